@@ -36,6 +36,11 @@ def is_natural(cards: list[int]) -> bool:
     return len(cards) == 2 and 1 in cards and 10 in cards
 
 
+def _require_integer(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, int):
+        raise ConfigurationError(f"{name} must be an integer or None, not {value!r}.")
+
+
 class BlackjackEnvironment(Environment[BlackjackAction, BlackjackObservation, BlackjackState]):
     """One hand of blackjack an episode.
 
@@ -99,9 +104,8 @@ class BlackjackEnvironment(Environment[BlackjackAction, BlackjackObservation, Bl
                 f"Blackjack's reset does not know {', '.join(map(repr, sorted(kwargs)))}. "
                 "It takes seed, episode_id, task_seed, natural and sab."
             )
-        for name, value in (("seed", seed), ("task_seed", task_seed)):
-            if value is not None and not isinstance(value, int):
-                raise ConfigurationError(f"{name} must be an integer or None, not {value!r}.")
+        _require_integer("seed", seed)
+        _require_integer("task_seed", task_seed)
         # 48 bits: every JSON reader holds them exactly.
         self._seed = int.from_bytes(os.urandom(6), "big") if seed is None else seed
         self._task_seed = task_seed
