@@ -96,7 +96,7 @@ def states() -> Iterator[tuple[int, bool, int]]:
 
 
 def dealer_outcomes(dealer_card: int) -> dict[tuple[int, bool], float]:
-    """How the dealer ends who shows that card: ``(sum, is a natural) -> probability``, with sum 0 for a bust."""
+    """How the dealer ends who shows that card: ``(sum, is a natural) -> probability``; a bust has sum 0."""
     return _dealer_outcomes(dealer_card, dealer_card == 1, 1)
 
 
