@@ -1,0 +1,21 @@
+"""The environment's own reward."""
+
+from __future__ import annotations
+
+from openenv_trl.rewards.function import RewardFunction
+
+
+def environment_reward(*, unfinished: float = 0.0, name: str = "environment_reward") -> RewardFunction:
+    """The sum of the rewards that the environment gave.
+
+    Args:
+        unfinished: Added where the model left the episode without an end: it stopped acting, acted invalidly
+            too often, or ran out of turns or tokens. In a game where a loss costs 1, a model that gives up
+            gets 0 and so learns to give up; ``unfinished=-1.0`` makes that as bad as losing.
+        name: What TRL logs it by.
+
+    Returns:
+        A reward function for ``GRPOTrainer(reward_funcs=...)``. Failed episodes get None: TRL leaves them
+        out.
+    """
+    raise NotImplementedError

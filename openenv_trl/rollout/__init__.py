@@ -1,0 +1,51 @@
+"""Rollouts: many episodes at once over a pool of sessions, every token exact."""
+
+from openenv_trl.rollout.actions import (
+    ActionInterface,
+    ParsedTurn,
+    TextActions,
+    ToolActions,
+    ToolCall,
+)
+from openenv_trl.rollout.batching import BatchSettings
+from openenv_trl.rollout.dialogue import Dialogue
+from openenv_trl.rollout.dialogue_template import DialogueTemplate
+from openenv_trl.rollout.engine import RolloutEngine
+from openenv_trl.rollout.limits import RolloutLimits
+from openenv_trl.rollout.metrics import rollout_metrics
+from openenv_trl.rollout.observation import observation_text
+from openenv_trl.rollout.policy import Completion, Policy, SamplingParameters
+from openenv_trl.rollout.scripted import RandomActionPolicy, ScriptedPolicy
+from openenv_trl.rollout.store import read_parquet, write_parquet
+from openenv_trl.rollout.task import Message, Task
+from openenv_trl.rollout.tool_schema import tools_from_schema
+from openenv_trl.rollout.trajectory import EndReason, Trajectory, TrajectoryRow, Turn
+
+__all__ = [
+    "ActionInterface",
+    "BatchSettings",
+    "Completion",
+    "Dialogue",
+    "DialogueTemplate",
+    "EndReason",
+    "Message",
+    "ParsedTurn",
+    "Policy",
+    "RandomActionPolicy",
+    "RolloutEngine",
+    "RolloutLimits",
+    "SamplingParameters",
+    "ScriptedPolicy",
+    "Task",
+    "TextActions",
+    "ToolActions",
+    "ToolCall",
+    "Trajectory",
+    "TrajectoryRow",
+    "Turn",
+    "observation_text",
+    "read_parquet",
+    "rollout_metrics",
+    "tools_from_schema",
+    "write_parquet",
+]

@@ -1,0 +1,69 @@
+"""The policy as the engine sees it: token ids in, sampled ids and log-probs out, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class SamplingParameters:
+    """How the policy samples.
+
+    Attributes:
+        temperature: Divides the logits. 1.0 samples the policy itself, which is what a policy gradient
+            assumes.
+        top_p: Keeps the smallest set of tokens of this total probability; 1.0 keeps all.
+        top_k: Keeps this many tokens; 0 keeps all.
+        min_p: Keeps tokens of at least this share of the likeliest one's probability; None keeps all.
+        max_new_tokens: Tokens of one completion. The engine lowers it to what the episode's limits leave.
+        greedy: Take the likeliest token each time; the other fields then do not matter.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float | None = None
+    max_new_tokens: int = 512
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What was sampled for one prompt.
+
+    Attributes:
+        ids: The sampled token ids, bit for bit, the end token included where one was sampled; never empty.
+        logprobs: The log-prob of each id under the sampler, as long as ``ids``; None where the sampler gives
+            none.
+        finished: Whether the model ended its message itself; False where a limit cut it.
+    """
+
+    ids: Sequence[int]
+    logprobs: Sequence[float] | None
+    finished: bool
+
+
+class Policy(Protocol):
+    """Whatever samples completions. The engine calls it with whole batches, one call at a time.
+
+    `generate` runs on the engine's event loop: work that blocks belongs in a thread
+    (``anyio.to_thread.run_sync``), or no environment moves meanwhile and the deadlines of environment calls
+    run on.
+    """
+
+    async def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
+    ) -> list[Completion]:
+        """Sample one completion for each prompt, in the prompts' order.
+
+        Args:
+            prompts: Token ids of each conversation so far, of different lengths, not padded.
+            sampling: How to sample; ``max_new_tokens`` bounds each completion.
+
+        Raises:
+            Exception: Whatever is raised here ends the whole run with a `PolicyError`: without a policy
+                nothing can go on.
+        """
+        ...
