@@ -148,6 +148,12 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
         """The tools that this class's methods were marked as, in the order they are defined."""
         return [bound.tool for bound in cls._bound_tools().values()]
 
+    @classmethod
+    def async_tools(cls) -> frozenset[str]:
+        """The names of the tools whose methods are coroutine functions: they run on the server's event loop."""
+        bound = cls._bound_tools().values()
+        return frozenset(b.tool.name for b in bound if inspect.iscoroutinefunction(getattr(cls, b.attribute)))
+
     def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         """Call the tool of that name: returns what its method returns (an awaitable where the method is async).
 

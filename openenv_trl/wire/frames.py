@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from openenv_trl.errors import ProtocolError
 from openenv_trl.wire.codec import decode, encode
@@ -124,7 +124,7 @@ _JSON_NAMES = {"list": "an array", "str": "a string", "bool": "a boolean", "None
 def _not_an_object(message: Any) -> Fault:
     found = _JSON_NAMES.get(type(message).__name__, "a number")
     try:
-        MESSAGE_MODELS["step"].model_validate(message)
+        TypeAdapter(dict[str, Any]).validate_python(message)
     except ValidationError as error:
         return validation_fault(error, f"Invalid message: expected a JSON object, got {found}")
     raise AssertionError("a value that is not an object fits no message")
