@@ -1,0 +1,78 @@
+"""Play many episodes with a policy over environment servers, and sum them up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+
+from openenv_trl.evaluation.report import EvaluationReport
+from openenv_trl.rewards import environment_reward
+from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task, Trajectory
+from openenv_trl.rollout.play import play_tasks
+
+Progress = Callable[[int, int], None]
+"""Called with the number of episodes that have ended, and of all."""
+
+
+def evaluate(
+    name: str,
+    policy: Policy,
+    tokenizer: Any,
+    base_urls: Sequence[str],
+    tasks: Sequence[Task],
+    *,
+    sampling: SamplingParameters | None = None,
+    limits: RolloutLimits | None = None,
+    concurrency: int = 256,
+    unfinished_reward: float = 0.0,
+    progress: Progress | None = None,
+) -> EvaluationReport:
+    """Play each task once and report the mean return.
+
+    Args:
+        name: What is evaluated, for the report.
+        policy: Acts in the episodes.
+        tokenizer: The policy's tokenizer, with a chat template.
+        base_urls: The environment servers.
+        tasks: What to play. Give each a seed of its own, that training has not seen.
+        sampling: Temperature and the rest; ``SamplingParameters(greedy=True)`` takes the likeliest token.
+        limits: Turns, tokens and deadlines of an episode.
+        concurrency: Episodes that run at once.
+        unfinished_reward: Added where the model did not bring the episode to its end: as in `environment_reward`.
+        progress: Told how far it is.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: There are no tasks, or none of their episodes has a reward.
+    """
+    if not tasks:
+        raise ValueError("evaluate needs at least one task.")
+    started = time.monotonic()
+    ended = 0
+
+    def count(_: Trajectory) -> None:
+        nonlocal ended
+        ended += 1
+        if progress is not None:
+            progress(ended, len(tasks))
+
+    async def play() -> list[Trajectory]:
+        return await play_tasks(
+            tasks,
+            base_urls,
+            tokenizer,
+            lambda _: policy,
+            sampling=sampling,
+            limits=limits,
+            concurrency=concurrency,
+            on_trajectory=count,
+        )
+
+    trajectories = anyio.run(play)
+    rewards = environment_reward(unfinished=unfinished_reward)(trajectory=trajectories)
+    return EvaluationReport.from_trajectories(name, trajectories, rewards, time.monotonic() - started)

@@ -1,0 +1,85 @@
+"""Play tasks over environment servers in one call, with a pool of sessions for just that long."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from openenv_trl.client import GenericEnvClient, fetch_schema
+from openenv_trl.providers import SessionPool
+from openenv_trl.rollout.engine import RolloutEngine
+from openenv_trl.rollout.limits import RolloutLimits
+from openenv_trl.rollout.policy import Policy, SamplingParameters
+from openenv_trl.rollout.task import Task
+from openenv_trl.rollout.tokenizer import ChatTokenizer
+from openenv_trl.rollout.trajectory import Trajectory
+
+
+@asynccontextmanager
+async def open_pool(
+    base_urls: Sequence[str], *, sessions_per_server: int, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[SessionPool[GenericEnvClient]]:
+    """A pool of generic sessions on the servers, closed with the block.
+
+    Args:
+        base_urls: Environment servers.
+        sessions_per_server: Sessions to hold open on each at most.
+        headers: HTTP headers of every connection.
+    """
+
+    async def connect(base_url: str) -> GenericEnvClient:
+        client = GenericEnvClient(base_url, headers=dict(headers) if headers else None)
+        await client.connect()
+        return client
+
+    pool = SessionPool(base_urls, connect, sessions_per_server=sessions_per_server)
+    try:
+        yield pool
+    finally:
+        await pool.aclose()
+
+
+async def play_tasks(
+    tasks: Sequence[Task],
+    base_urls: Sequence[str],
+    tokenizer: ChatTokenizer,
+    make_policy: Callable[[RolloutEngine], Policy],
+    *,
+    sampling: SamplingParameters | None = None,
+    limits: RolloutLimits | None = None,
+    concurrency: int = 256,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+    on_trajectory: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Play one episode for each task.
+
+    Args:
+        tasks: What to play.
+        base_urls: Servers of the environment.
+        tokenizer: With a chat template.
+        make_policy: Given the engine, which then knows the actions and the chat template's pieces, who plays.
+        sampling: How the policy samples.
+        limits: Of each episode.
+        concurrency: Episodes open at once, over all servers.
+        chat_template_kwargs: More arguments for the chat template.
+        on_trajectory: Called with each trajectory as it is finished.
+
+    Returns:
+        One trajectory for each task, in the tasks' order.
+
+    Raises:
+        OpenEnvError: As `RolloutEngine.run`.
+    """
+    per_server = -(-concurrency // len(base_urls))
+    async with open_pool(base_urls, sessions_per_server=per_server) as pool:
+        engine = RolloutEngine(
+            pool,
+            tokenizer,
+            limits=limits or RolloutLimits(),
+            max_concurrent_episodes=concurrency,
+            fetch_schema=fetch_schema,
+            chat_template_kwargs=chat_template_kwargs,
+        )
+        await engine.prepare()
+        return await engine.run(tasks, make_policy(engine), sampling, on_trajectory=on_trajectory)

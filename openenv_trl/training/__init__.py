@@ -1,0 +1,46 @@
+"""The adapters to TRL. The only room that imports torch, transformers and trl, and only where they are used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openenv_trl.training.arguments import EnvironmentArguments
+    from openenv_trl.training.columns import attach_columns, detach_columns
+    from openenv_trl.training.policies import TransformersPolicy
+    from openenv_trl.training.rollout_func import EnvironmentRollout, RolloutFailureError
+    from openenv_trl.training.servers import open_servers
+    from openenv_trl.training.tiny_policy import make_tiny_policy
+    from openenv_trl.training.warm_start import WarmStartSettings, warm_start
+
+_HOMES = {
+    "arguments": ("EnvironmentArguments",),
+    "columns": ("attach_columns", "detach_columns"),
+    "policies": ("TransformersPolicy",),
+    "rollout_func": ("EnvironmentRollout", "RolloutFailureError"),
+    "servers": ("open_servers",),
+    "tiny_policy": ("make_tiny_policy",),
+    "warm_start": ("WarmStartSettings", "warm_start"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "EnvironmentArguments",
+    "EnvironmentRollout",
+    "RolloutFailureError",
+    "TransformersPolicy",
+    "WarmStartSettings",
+    "attach_columns",
+    "detach_columns",
+    "make_tiny_policy",
+    "open_servers",
+    "warm_start",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

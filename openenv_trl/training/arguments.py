@@ -1,0 +1,145 @@
+"""The settings of a run that TRL's own dataclasses do not have: the environment, its episodes, the tasks, the warm start.
+
+They are read beside ``GRPOConfig`` and ``ModelConfig`` by TRL's parser: one YAML file holds all of them, and the command line
+overrides it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout import RolloutLimits
+from openenv_trl.training.tasks import SharedRandomness
+
+
+def _setting(default: Any, help: str) -> Any:
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: type(default)(default), metadata={"help": help})
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class EnvironmentArguments:
+    """The environment and how episodes are played in it."""
+
+    environment: str | None = _setting(
+        None,
+        "Folder of an environment package (with openenv.yaml), or module:app. Its servers are started as child processes.",
+    )
+    environment_urls: list[str] = _setting(
+        [], "Addresses of environment servers that run already, instead of 'environment'."
+    )
+    replicas: int = _setting(1, "Server processes to start, where 'environment' is given.")
+    sessions_per_server: int = _setting(64, "Sessions to hold open on each server at most.")
+    dataset_name: str | None = _setting(
+        None, "Dataset with a 'prompt' column: a .json, .jsonl, .parquet or .csv file, or a hub name."
+    )
+    dataset_split: str = _setting("train", "Split of the dataset to train on.")
+    prompt: str | None = _setting(
+        None, "Without a dataset: the user message of every task. Each task gets a seed of its own."
+    )
+    num_tasks: int = _setting(1000, "Without a dataset: the number of tasks, with seeds from 0.")
+    shared_randomness: str = _setting(
+        "episode",
+        "What the generations of a prompt share: 'episode' (all), 'task' (the task_seed), or 'none'.",
+    )
+    max_turns: int = _setting(16, "Actions of an episode at most.")
+    max_new_tokens_per_turn: int | None = _setting(
+        None, "Tokens the model writes in one turn at most; the room left if None."
+    )
+    max_invalid_actions: int = _setting(
+        2, "Unusable actions of an episode (broken JSON, unknown tool) that are answered with an error."
+    )
+    reset_timeout_s: float = _setting(60.0, "Seconds for the environment's reset.")
+    step_timeout_s: float = _setting(60.0, "Seconds for the environment's step.")
+    episode_timeout_s: float = _setting(600.0, "Seconds for a whole episode.")
+    max_attempts: int = _setting(3, "Tries of an episode whose environment fails, each in a fresh session.")
+    max_failed_fraction: float = _setting(0.5, "Stop when more than this part of a batch failed.")
+    unfinished_reward: float = _setting(
+        0.0, "Added to the reward of an episode that the model did not bring to its end."
+    )
+    save_trajectories: bool = _setting(
+        True, "Write every batch's trajectories to output_dir/trajectories as Parquet."
+    )
+    tiny_policy: bool = _setting(
+        False,
+        "Make a tiny model and tokenizer at model_name_or_path, if nothing is there, for runs on a CPU.",
+    )
+    tiny_policy_layers: int = _setting(2, "Layers of the tiny model.")
+    tiny_policy_hidden_size: int = _setting(64, "Width of the tiny model.")
+    warm_start_episodes: int = _setting(
+        4096, "Random, well-formed episodes that the tiny model is first trained on, supervised."
+    )
+    warm_start_steps: int = _setting(600, "Supervised steps of the warm start.")
+    warm_start_batch_size: int = _setting(64, "Episodes of one supervised step.")
+    warm_start_learning_rate: float = _setting(3e-3, "Learning rate of the warm start, decayed to zero.")
+    evaluation_episodes: int = _setting(20_000, "Episodes of an evaluation.")
+    evaluation_concurrency: int = _setting(1024, "Episodes of an evaluation that run at once.")
+    reference_returns: dict[str, float] = _setting(
+        {}, "Known mean returns, by name, drawn in the learning curve."
+    )
+
+    def __post_init__(self) -> None:
+        if bool(self.environment) == bool(self.environment_urls):
+            raise ConfigurationError(
+                "Give one of 'environment' (a package folder, started here) and 'environment_urls' (servers that run already)."
+            )
+        if not self.dataset_name and not self.prompt:
+            raise ConfigurationError(
+                "Give 'dataset_name', or 'prompt' to make tasks that differ in their seed."
+            )
+        if self.replicas < 1 or self.sessions_per_server < 1 or self.num_tasks < 1:
+            raise ConfigurationError("replicas, sessions_per_server and num_tasks must be at least 1.")
+        choices = [choice.value for choice in SharedRandomness]
+        if self.shared_randomness not in choices:
+            raise ConfigurationError(
+                f"shared_randomness={self.shared_randomness!r} must be one of {choices}."
+            )
+
+    def limits(self, max_completion_tokens: int) -> RolloutLimits:
+        """The limits of an episode.
+
+        Args:
+            max_completion_tokens: Tokens after the prompt, the environment's included.
+        """
+        return RolloutLimits(
+            max_turns=self.max_turns,
+            max_completion_tokens=max_completion_tokens,
+            max_new_tokens_per_turn=self.max_new_tokens_per_turn,
+            max_invalid_actions=self.max_invalid_actions,
+            reset_timeout_s=self.reset_timeout_s,
+            step_timeout_s=self.step_timeout_s,
+            episode_timeout_s=self.episode_timeout_s,
+            max_attempts=self.max_attempts,
+        )
+
+    def load_dataset(self) -> Any:
+        """The training dataset: the named one, or ``num_tasks`` rows of the prompt with seeds from 0.
+
+        Raises:
+            ConfigurationError: The file is not there, or the dataset is empty.
+        """
+        from datasets import Dataset, load_dataset
+
+        if self.dataset_name is None:
+            return Dataset.from_dict(
+                {
+                    "prompt": [[{"role": "user", "content": self.prompt}]] * self.num_tasks,
+                    "seed": list(range(self.num_tasks)),
+                }
+            )
+        kind = {".json": "json", ".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}.get(
+            Path(self.dataset_name).suffix
+        )
+        if kind is None:
+            return load_dataset(self.dataset_name, split=self.dataset_split)
+        if not Path(self.dataset_name).is_file():
+            raise ConfigurationError(f"dataset_name: there is no file '{self.dataset_name}'.")
+        if Path(self.dataset_name).stat().st_size == 0:
+            raise ConfigurationError(
+                f"The dataset '{self.dataset_name}' is empty: give at least one row with a prompt."
+            )
+        return load_dataset(kind, data_files=self.dataset_name, split="train")

@@ -1,0 +1,226 @@
+"""A ``rollout_func`` for TRL's ``GRPOTrainer``: all episodes of a generation batch at once, over environment servers.
+
+`EnvironmentRollout` owns a background event loop, a pool of sessions and a rollout engine. The trainer calls it with the
+prompts of a batch; it plays every episode concurrently while the trainer's model generates on the calling thread, and
+gives back exact token ids, the mask of what the model wrote, and the trajectories for the reward functions.
+
+How a row's columns reach ``reset``: see `openenv_trl.training.columns`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.from_thread
+
+from openenv_trl.client import fetch_health, fetch_schema
+from openenv_trl.errors import ConfigurationError, OpenEnvError
+from openenv_trl.rollout import (
+    ActionInterface,
+    RolloutEngine,
+    RolloutLimits,
+    SamplingParameters,
+    Trajectory,
+    write_parquet,
+)
+from openenv_trl.rollout.play import open_pool
+from openenv_trl.training.columns import attach_columns
+from openenv_trl.training.generation import (
+    GenerationBridge,
+    trainer_generate,
+    trainer_lockstep,
+    trainer_stop_ids,
+)
+from openenv_trl.training.rows import trajectories_to_rows
+from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts
+
+
+class RolloutFailureError(OpenEnvError):
+    """Too many episodes of a batch failed for training to mean anything. The message has the reasons."""
+
+
+class EnvironmentRollout:
+    """Plays the prompts of a generation batch in environments. Pass it to ``GRPOTrainer(rollout_func=...)``.
+
+    Args:
+        base_urls: The environment servers, such as ``"http://localhost:8000"``; one or several that serve the same environment.
+        sessions_per_server: Sessions to hold open on each server at most. An episode that finds none free waits; a server that allows
+            fewer is learned from its refusals.
+        limits: Turns, tokens and deadlines of an episode. Its ``max_completion_tokens`` is lowered to the trainer's
+            ``max_completion_length`` where that is smaller.
+        actions: How the model's text becomes actions: discovered from the environment (its tools, or one tool with the action's
+            schema) if None. ``TextActions`` reads plain text instead.
+        shared_randomness: What the generations of a prompt share: see `SharedRandomness`.
+        seed: The run's own seed, for the luck that generations do not share; the trainer's ``seed`` if None.
+        max_failed_fraction: Raise when more than this part of a batch failed after all tries, from 0 to 1. Failed episodes are
+            otherwise left out of the update, with reward None.
+        trajectory_dir: Write every batch's trajectories there as Parquet, if given.
+        headers: HTTP headers of every connection, such as an authorization.
+        template_kwargs: Further arguments of the chat template, such as ``{"enable_thinking": False}``; the trainer's
+            ``chat_template_kwargs`` if None.
+
+    Example:
+        >>> rollout = EnvironmentRollout(["http://localhost:8000"])
+        >>> trainer = GRPOTrainer(
+        ...     model="Qwen/Qwen3-0.6B",
+        ...     reward_funcs=environment_reward(),
+        ...     rollout_func=rollout,
+        ...     train_dataset=rollout.prepare_dataset([{"prompt": "Play a hand.", "seed": i} for i in range(1000)]),
+        ... )
+        >>> trainer.train()
+    """
+
+    def __init__(
+        self,
+        base_urls: Sequence[str] | str,
+        *,
+        sessions_per_server: int = 64,
+        limits: RolloutLimits | None = None,
+        actions: ActionInterface | None = None,
+        shared_randomness: SharedRandomness | str = SharedRandomness.EPISODE,
+        seed: int | None = None,
+        max_failed_fraction: float = 0.5,
+        trajectory_dir: str | Path | None = None,
+        headers: dict[str, str] | None = None,
+        template_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.base_urls = [base_urls] if isinstance(base_urls, str) else list(base_urls)
+        if not self.base_urls:
+            raise ConfigurationError(
+                "base_urls is empty: give the address of at least one environment server."
+            )
+        if not 0.0 <= max_failed_fraction <= 1.0:
+            raise ConfigurationError(f"max_failed_fraction={max_failed_fraction} must lie between 0 and 1.")
+        self.shared_randomness = SharedRandomness(shared_randomness)
+        self.limits = limits or RolloutLimits()
+        self.metrics: dict[str, float] = {}
+        """The last batch's numbers, as they were logged."""
+        self._sessions_per_server = sessions_per_server
+        self._actions = actions
+        self._seed = seed
+        self._max_failed_fraction = max_failed_fraction
+        self._trajectory_dir = None if trajectory_dir is None else Path(trajectory_dir)
+        self._headers = headers
+        self._template_kwargs = template_kwargs
+        self._batch = 0
+        self._engine: RolloutEngine | None = None
+        self._portal: anyio.from_thread.BlockingPortal | None = None
+        self._exit = contextlib.ExitStack()
+
+    def prepare_dataset(self, dataset: Any, *, columns: Sequence[str] | None = None) -> Any:
+        """Make a dataset's columns reach ``reset``: see `attach_columns`."""
+        return attach_columns(dataset, columns=columns)
+
+    def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        """Play one generation batch, as TRL calls it.
+
+        Args:
+            prompts: This process's prompts, each a list of messages, repeated for its group.
+            trainer: The trainer, for its model's generation, tokenizer and arguments.
+
+        Returns:
+            ``prompt_ids``, ``completion_ids``, ``logprobs`` and ``env_mask``, lists with one list a prompt, of equal lengths within a row;
+            and ``trajectory``, one `Trajectory` a prompt, for the reward functions.
+
+        Raises:
+            ConfigurationError: Something of the user's that cannot work: the message says what to change.
+            RolloutFailureError: More of the batch failed than ``max_failed_fraction``.
+        """
+        engine, portal = self._started(trainer)
+        training = bool(trainer.model.training)
+        group_size = int(trainer.num_generations if training else trainer.num_generations_eval)
+        tasks = tasks_from_prompts(
+            prompts,
+            group_size=group_size,
+            shared=self.shared_randomness,
+            run_seed=int(trainer.args.seed if self._seed is None else self._seed),
+            batch=self._batch,
+            process_index=int(trainer.accelerator.process_index),
+            columns_expected=_has_further_columns(trainer, training),
+        )
+        bridge = GenerationBridge(
+            trainer_generate(trainer), stop_ids=trainer_stop_ids(trainer), lockstep=trainer_lockstep(trainer)
+        )
+        work = portal.start_task_soon(engine.run, tasks, bridge, SamplingParameters())
+        bridge.serve(work, portal)
+        trajectories: list[Trajectory] = work.result()
+        self._report(trajectories, trainer, training)
+        self._batch += 1
+        return trajectories_to_rows(trajectories, fallback_id=trainer_stop_ids(trainer)[0])
+
+    def close(self) -> None:
+        """Close all sessions and end the background loop. Called at interpreter exit too."""
+        self._exit.close()
+        self._engine = self._portal = None
+
+    def __enter__(self) -> EnvironmentRollout:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _started(self, trainer: Any) -> tuple[RolloutEngine, anyio.from_thread.BlockingPortal]:
+        if self._engine is not None and self._portal is not None:
+            return self._engine, self._portal
+        limits = self.limits
+        room = int(trainer.args.max_completion_length)
+        if room < limits.max_completion_tokens:
+            limits = limits.model_copy(update={"max_completion_tokens": room})
+        kwargs = self._template_kwargs
+        if kwargs is None:
+            kwargs = dict(getattr(trainer.args, "chat_template_kwargs", None) or {})
+        self._portal = self._exit.enter_context(anyio.from_thread.start_blocking_portal("asyncio"))
+        atexit.register(self.close)
+        for url in self.base_urls:
+            self._portal.call(fetch_health, url)
+        pool = self._exit.enter_context(
+            self._portal.wrap_async_context_manager(
+                open_pool(
+                    self.base_urls, sessions_per_server=self._sessions_per_server, headers=self._headers
+                )
+            )
+        )
+        self._engine = RolloutEngine(
+            pool,
+            trainer.processing_class,
+            actions=self._actions,
+            limits=limits,
+            max_concurrent_episodes=len(self.base_urls) * self._sessions_per_server,
+            fetch_schema=fetch_schema,
+            chat_template_kwargs=kwargs,
+        )
+        return self._engine, self._portal
+
+    def _report(self, trajectories: list[Trajectory], trainer: Any, training: bool) -> None:
+        self.metrics = {} if self._engine is None else self._engine.metrics
+        log_metric = getattr(trainer, "_log_metric", None)
+        if log_metric is not None:
+            for name, value in self.metrics.items():
+                log_metric(f"rollout/{name}", value)
+        if self._trajectory_dir is not None:
+            rank = int(trainer.accelerator.process_index)
+            kind = "train" if training else "eval"
+            write_parquet(
+                trajectories,
+                self._trajectory_dir
+                / f"{kind}_{trainer.state.global_step:06d}_{self._batch:06d}_{rank}.parquet",
+            )
+        failed = [t for t in trajectories if t.end_reason.is_failure]
+        if len(failed) > self._max_failed_fraction * len(trajectories):
+            reasons = sorted({f"{t.end_reason.value}: {t.error}" for t in failed})
+            raise RolloutFailureError(
+                f"{len(failed)} of {len(trajectories)} episodes failed after all tries, more than "
+                f"max_failed_fraction={self._max_failed_fraction}. The reasons: {'; '.join(reasons[:5])}. "
+                f"Look at the servers' logs ({', '.join(self.base_urls)}), or allow more failures."
+            )
+
+
+def _has_further_columns(trainer: Any, training: bool) -> bool:
+    dataset = trainer.train_dataset if training else trainer.eval_dataset
+    names = getattr(dataset, "column_names", None)
+    return isinstance(names, list) and bool(set(names) - {"prompt", "completion", "image", "images"})

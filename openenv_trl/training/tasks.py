@@ -1,0 +1,96 @@
+"""From the prompts of a generation batch to tasks: which rows form a group, and what a group shares.
+
+TRL repeats each prompt ``num_generations`` times in a row, across processes: row ``i`` of process ``r`` is row
+``r * len(prompts) + i`` of the whole batch, and its group is that number divided by ``num_generations``. The seeds below depend
+on those numbers and the run's seed only, so every process derives the same ones for a group that it shares with another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout import Task
+from openenv_trl.training.columns import detach_columns
+
+
+class SharedRandomness(str, Enum):
+    """What the generations of one prompt have in common, besides the prompt."""
+
+    EPISODE = "episode"
+    """All of it: every generation gets the same ``seed``. Works with every environment that honours seeds."""
+    TASK = "task"
+    """The task only: the same ``task_seed``, and a ``seed`` of its own for all later randomness. The environment's ``reset`` must
+    take ``task_seed``. Where luck after the start is large (cards still to be dealt), this keeps groups comparable and
+    still lets their rewards differ."""
+    NONE = "none"
+    """Nothing: every generation gets a ``seed`` of its own, and so a task of its own, unless the row's other columns fix it."""
+
+
+def derive_seed(*parts: object) -> int:
+    """A seed of 53 bits from any values, the same in every process and Python version."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 11
+
+
+def tasks_from_prompts(
+    prompts: Sequence[Sequence[Mapping[str, Any]]],
+    *,
+    group_size: int,
+    shared: SharedRandomness,
+    run_seed: int,
+    batch: int,
+    process_index: int = 0,
+    columns_expected: bool = False,
+) -> list[Task]:
+    """The tasks of one generation batch, one a prompt, in order.
+
+    Args:
+        prompts: This process's prompts, each already repeated for its group.
+        group_size: Generations a prompt.
+        shared: What the generations of a prompt share.
+        run_seed: The run's own seed.
+        batch: A number that no other batch of the run has; it decides each generation's own luck.
+        process_index: This process's rank.
+        columns_expected: Whether the dataset has columns beside the prompt, so that prompts without any are a mistake.
+
+    Raises:
+        ConfigurationError: Columns are expected and a prompt carries none.
+    """
+    tasks: list[Task] = []
+    for index, prompt in enumerate(prompts):
+        messages, columns = detach_columns(prompt)
+        if columns is None and columns_expected:
+            raise ConfigurationError(
+                "The dataset has columns beside 'prompt', and its prompts do not carry them, so they would not reach reset(). "
+                "Pass the dataset through attach_columns(dataset) before giving it to the trainer."
+            )
+        row = process_index * len(prompts) + index
+        group = row // group_size
+        tasks.append(
+            Task(
+                prompt=messages,
+                reset=_reset_arguments(dict(columns or {}), shared, run_seed, batch, group, row),
+                group=f"{batch}:{group}",
+                index=row % group_size,
+            )
+        )
+    return tasks
+
+
+def _reset_arguments(
+    columns: dict[str, Any], shared: SharedRandomness, run_seed: int, batch: int, group: int, row: int
+) -> dict[str, Any]:
+    """The row's columns with the seeds in place. A ``seed`` column names the task; without one the batch and group do."""
+    task_seed = columns.get("seed")
+    if task_seed is None:
+        task_seed = derive_seed("task", run_seed, batch, group)
+    own_seed = derive_seed("luck", run_seed, batch, row)
+    if shared is SharedRandomness.EPISODE:
+        return {**columns, "seed": task_seed}
+    if shared is SharedRandomness.TASK:
+        return {**columns, "task_seed": task_seed, "seed": own_seed}
+    return {**columns, "seed": own_seed}

@@ -1,0 +1,204 @@
+"""Teach a tiny model the protocol: supervised training on random, well-formed games, played in the real environment.
+
+Afterwards the model calls tools properly and plays at random; what is good play is left to reinforcement learning. The loss covers
+what the environment wrote too, so that the model has a reason to look at it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from openenv_trl.client import GenericEnvClient, fetch_schema
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout import (
+    RandomActionPolicy,
+    RolloutLimits,
+    Task,
+    ToolActions,
+    Trajectory,
+)
+from openenv_trl.rollout.play import play_tasks
+from openenv_trl.training.tasks import derive_seed
+from openenv_trl.training.tiny_policy import make_tiny_policy, make_tokenizer
+from openenv_trl.types import Tool
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class WarmStartSettings:
+    """How a tiny policy is made and warm-started.
+
+    Attributes:
+        episodes: Random games to learn from.
+        steps: Optimizer steps.
+        batch_size: Games of one step.
+        learning_rate: Peak learning rate of AdamW, reached in 30 steps and decayed linearly to zero.
+        layers: Of the model.
+        hidden_size: Of the model.
+        concurrency: Games played at once.
+        seed: Decides the model's weights, the games and their order.
+    """
+
+    episodes: int = 4096
+    steps: int = 600
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    layers: int = 2
+    hidden_size: int = 64
+    concurrency: int = 256
+    seed: int = 0
+
+    @classmethod
+    def from_arguments(cls, arguments: Any, seed: int) -> WarmStartSettings:
+        """The settings in `EnvironmentArguments`."""
+        return cls(
+            episodes=arguments.warm_start_episodes,
+            steps=arguments.warm_start_steps,
+            batch_size=arguments.warm_start_batch_size,
+            learning_rate=arguments.warm_start_learning_rate,
+            layers=arguments.tiny_policy_layers,
+            hidden_size=arguments.tiny_policy_hidden_size,
+            seed=seed,
+        )
+
+
+def warm_start(
+    path: str | Path,
+    base_urls: Sequence[str],
+    prompt: Sequence[dict[str, Any]],
+    settings: WarmStartSettings | None = None,
+    *,
+    limits: RolloutLimits | None = None,
+    progress: Progress = print,
+) -> tuple[Any, Any]:
+    """Make a tiny model that speaks an environment's protocol and plays at random, and save it.
+
+    Args:
+        path: Folder to save the model and its tokenizer in.
+        base_urls: Servers of the environment.
+        prompt: The messages that every game begins with, as in training.
+        settings: See `WarmStartSettings`.
+        limits: Of the random games.
+        progress: Told what is being done.
+
+    Returns:
+        The model and the tokenizer.
+
+    Raises:
+        ConfigurationError: None of the random games could be played to learn from.
+    """
+    settings = settings or WarmStartSettings()
+    started = time.monotonic()
+    progress(f"warm start: playing {settings.episodes} random games to learn the protocol from")
+    tools, texts = anyio.run(_gather_texts, base_urls, prompt, settings, limits)
+    model, tokenizer = make_tiny_policy(
+        path, texts, tools, layers=settings.layers, hidden_size=settings.hidden_size, seed=settings.seed
+    )
+    games = anyio.run(_play_at_random, base_urls, prompt, settings, limits, tokenizer, settings.episodes)
+    progress(
+        f"warm start: {len(games)} games in {time.monotonic() - started:.0f} s; training {model.num_parameters():,} "
+        f"parameters for {settings.steps} steps"
+    )
+    _train(model, tokenizer, games, settings, progress)
+    model.save_pretrained(path)
+    progress(f"warm start: done in {time.monotonic() - started:.0f} s, saved to {path}")
+    return model, tokenizer
+
+
+async def _gather_texts(
+    base_urls: Sequence[str],
+    prompt: Sequence[dict[str, Any]],
+    settings: WarmStartSettings,
+    limits: RolloutLimits | None,
+) -> tuple[list[Tool], list[str]]:
+    """The environment's tools, and what it says in some games: played with a tokenizer that spells everything out."""
+    async with GenericEnvClient(base_urls[0]) as client:
+        tools = list(await client.list_tools())
+    if not tools:
+        tools = list(ToolActions.from_schema((await fetch_schema(base_urls[0]))["action"]).tools)
+    limits = (limits or RolloutLimits()).model_copy(update={"max_completion_tokens": 100_000})
+    games = await _play_at_random(
+        base_urls, prompt, replace(settings, seed=settings.seed + 1), limits, make_tokenizer([], tools), 256
+    )
+    texts = [str(message.get("content", "")) for message in prompt]
+    for game in games:
+        texts += [game.first_observation, *(text for turn in game.turns for text in turn.observations)]
+    return tools, texts
+
+
+async def _play_at_random(
+    base_urls: Sequence[str],
+    prompt: Sequence[dict[str, Any]],
+    settings: WarmStartSettings,
+    limits: RolloutLimits | None,
+    tokenizer: Any,
+    count: int,
+) -> list[Trajectory]:
+    tasks = [
+        Task(prompt=list(prompt), reset={"seed": derive_seed("warm start", settings.seed, i)}, index=i)
+        for i in range(count)
+    ]
+    played = await play_tasks(
+        tasks,
+        base_urls,
+        tokenizer,
+        lambda engine: RandomActionPolicy(engine.template, engine.actions, seed=settings.seed),
+        limits=limits,
+        concurrency=settings.concurrency,
+    )
+    games = [game for game in played if not game.end_reason.is_failure]
+    if not games:
+        raise ConfigurationError("No random game could be played; look at the environment servers' logs.")
+    return games
+
+
+def _train(
+    model: Any, tokenizer: Any, games: Sequence[Trajectory], settings: WarmStartSettings, progress: Progress
+) -> None:
+    import torch
+
+    rows = [[*game.prompt_ids, *game.completion_ids] for game in games]
+    order = random.Random(settings.seed)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
+    )
+
+    def scale(step: int) -> float:
+        return min((step + 1) / 30, 1.0) * max(0.02, 1.0 - step / settings.steps)
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, scale)
+    model.train()
+    for step in range(settings.steps):
+        batch = [rows[order.randrange(len(rows))] for _ in range(settings.batch_size)]
+        width = max(map(len, batch))
+        ids = torch.full((len(batch), width), tokenizer.pad_token_id)
+        labels = torch.full((len(batch), width), -100)
+        for i, row in enumerate(batch):
+            ids[i, : len(row)] = torch.tensor(row)
+            labels[i, : len(row)] = ids[i, : len(row)]
+        # Padding is on the right and attention causal: no real token sees it.
+        logits = model(input_ids=ids).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].reshape(-1, logits.size(-1)), labels[:, 1:].reshape(-1), ignore_index=-100
+        )
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if not math.isfinite(loss.item()):
+            raise ConfigurationError(
+                f"The warm start's loss is {loss.item()} at step {step}: lower warm_start_learning_rate."
+            )
+        if step % 100 == 0 or step == settings.steps - 1:
+            progress(f"warm start: step {step + 1}/{settings.steps}  loss {loss.item():.3f}")
+    model.eval()
