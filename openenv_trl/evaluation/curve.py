@@ -69,9 +69,7 @@ def learning_curve(
             )
     for name, value in (references or {}).items():
         axes.axhline(value, color="#444444", linewidth=0.8, linestyle=":")
-        axes.annotate(
-            f"{name} {value:+.3f}", (last * 1.03, value), va="center", fontsize=7.5, annotation_clip=False
-        )
+        axes.annotate(f"{name} {value:+.3f}", (last * 1.03, value), va="center", fontsize=7.5, annotation_clip=False)
     axes.set_xlabel("GRPO step")
     axes.set_ylabel("mean return of an episode")
     axes.set_title(title, loc="left", fontsize=11)

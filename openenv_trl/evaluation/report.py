@@ -54,9 +54,7 @@ class EvaluationReport:
         scored = [reward for reward in rewards if reward is not None]
         reasons = Counter(t.end_reason.value for t in trajectories)
         if not scored:
-            raise ValueError(
-                f"No episode of the evaluation '{name}' has a reward; they ended so: {dict(reasons)}."
-            )
+            raise ValueError(f"No episode of the evaluation '{name}' has a reward; they ended so: {dict(reasons)}.")
         return cls(
             name=name,
             returns=mean_interval(scored),

@@ -1,7 +1,7 @@
-"""The settings of a run that TRL's own dataclasses do not have: the environment, its episodes, the tasks, the warm start.
+"""The settings of a run that TRL's own dataclasses do not have: environment, episodes, tasks, warm start.
 
-They are read beside ``GRPOConfig`` and ``ModelConfig`` by TRL's parser: one YAML file holds all of them, and the command line
-overrides it.
+They are read beside ``GRPOConfig`` and ``ModelConfig`` by TRL's parser: one YAML file holds all of them, and the
+command line overrides it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EnvironmentArguments:
 
     environment: str | None = _setting(
         None,
-        "Folder of an environment package (with openenv.yaml), or module:app. Its servers are started as child processes.",
+        "Folder of an environment package (with openenv.yaml), or module:app. Its servers are started here.",
     )
     environment_urls: list[str] = _setting(
         [], "Addresses of environment servers that run already, instead of 'environment'."
@@ -61,9 +61,7 @@ class EnvironmentArguments:
     unfinished_reward: float = _setting(
         0.0, "Added to the reward of an episode that the model did not bring to its end."
     )
-    save_trajectories: bool = _setting(
-        True, "Write every batch's trajectories to output_dir/trajectories as Parquet."
-    )
+    save_trajectories: bool = _setting(True, "Write every batch's trajectories to output_dir/trajectories as Parquet.")
     tiny_policy: bool = _setting(
         False,
         "Make a tiny model and tokenizer at model_name_or_path, if nothing is there, for runs on a CPU.",
@@ -78,26 +76,20 @@ class EnvironmentArguments:
     warm_start_learning_rate: float = _setting(3e-3, "Learning rate of the warm start, decayed to zero.")
     evaluation_episodes: int = _setting(20_000, "Episodes of an evaluation.")
     evaluation_concurrency: int = _setting(1024, "Episodes of an evaluation that run at once.")
-    reference_returns: dict[str, float] = _setting(
-        {}, "Known mean returns, by name, drawn in the learning curve."
-    )
+    reference_returns: dict[str, float] = _setting({}, "Known mean returns, by name, drawn in the learning curve.")
 
     def __post_init__(self) -> None:
         if bool(self.environment) == bool(self.environment_urls):
             raise ConfigurationError(
-                "Give one of 'environment' (a package folder, started here) and 'environment_urls' (servers that run already)."
+                "Give one of 'environment' (a package folder, started here) and 'environment_urls' (running servers)."
             )
         if not self.dataset_name and not self.prompt:
-            raise ConfigurationError(
-                "Give 'dataset_name', or 'prompt' to make tasks that differ in their seed."
-            )
+            raise ConfigurationError("Give 'dataset_name', or 'prompt' to make tasks that differ in their seed.")
         if self.replicas < 1 or self.sessions_per_server < 1 or self.num_tasks < 1:
             raise ConfigurationError("replicas, sessions_per_server and num_tasks must be at least 1.")
         choices = [choice.value for choice in SharedRandomness]
         if self.shared_randomness not in choices:
-            raise ConfigurationError(
-                f"shared_randomness={self.shared_randomness!r} must be one of {choices}."
-            )
+            raise ConfigurationError(f"shared_randomness={self.shared_randomness!r} must be one of {choices}.")
 
     def limits(self, max_completion_tokens: int) -> RolloutLimits:
         """The limits of an episode.

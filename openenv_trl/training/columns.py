@@ -1,15 +1,15 @@
 """How a dataset row's columns travel to ``reset`` through a trainer that hands over prompts only.
 
-TRL passes a ``rollout_func`` the prompts of a batch and nothing else of the rows. So the columns ride inside the prompt:
-`attach_columns` writes each row's columns, as one JSON string, under the key ``openenv_row`` of the first message, and
-`detach_columns` takes it out again before anything is rendered. Why there and so:
+TRL passes a ``rollout_func`` the prompts of a batch and nothing else of the rows. So the columns ride inside the
+prompt: `attach_columns` writes each row's columns, as one JSON string, under the key ``openenv_row`` of the first
+message, and `detach_columns` takes it out again before anything is rendered. Why there and so:
 
-- A message is a plain dict that TRL copies, shuffles, repeats, gathers across processes and hands over unchanged, and that
-  trainers built on TRL hand on too; chat templates read only the keys they know.
+- A message is a plain dict that TRL copies, shuffles, repeats, gathers across processes and hands over unchanged, and
+  that trainers built on TRL hand on too; chat templates read only the keys they know.
 - A lookup table keyed by the prompt's text would confuse rows whose text is the same (every hand of blackjack is "Play
   a hand of blackjack"), and would have to be the same in every process.
-- One JSON string keeps each row's values exactly; separate keys would be unified by Arrow across rows and messages, with
-  None where a row has no such key.
+- One JSON string keeps each row's values exactly; separate keys would be unified by Arrow across rows and messages,
+  with None where a row has no such key.
 
 The columns stay in the dataset as well, so reward functions receive them from TRL as always.
 """
@@ -33,8 +33,8 @@ def attach_columns(dataset: Any, *, columns: Sequence[str] | None = None) -> Any
     """Write each row's columns into its prompt, so that they reach the environment's ``reset``.
 
     Args:
-        dataset: A ``datasets.Dataset`` or ``IterableDataset`` with a ``prompt`` column, or a list of row dicts. A prompt is a
-            string, or a list of ``{"role", "content"}`` messages.
+        dataset: A ``datasets.Dataset`` or ``IterableDataset`` with a ``prompt`` column, or a list of row dicts. A
+            prompt is a string, or a list of ``{"role", "content"}`` messages.
         columns: The columns to pass to ``reset``; all but ``prompt`` and ``completion`` if None.
 
     Returns:
@@ -52,9 +52,7 @@ def attach_columns(dataset: Any, *, columns: Sequence[str] | None = None) -> Any
         return Dataset.from_list(rows)
     names = getattr(dataset, "column_names", None)
     if names is not None and "prompt" not in names:
-        raise ConfigurationError(
-            f"The dataset has no 'prompt' column; it has {sorted(names)}. Rename or add it."
-        )
+        raise ConfigurationError(f"The dataset has no 'prompt' column; it has {sorted(names)}. Rename or add it.")
     if hasattr(dataset, "__len__") and len(dataset) == 0:
         raise ConfigurationError("The dataset is empty: give at least one row with a prompt.")
     missing = sorted(set(columns or ()) - set(names or columns or ()))
@@ -102,7 +100,7 @@ def _attach(row: Mapping[str, Any], columns: Sequence[str] | None) -> dict[str, 
         carried = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     except TypeError as error:
         raise ConfigurationError(
-            f"The dataset's columns {sorted(values)} go to the environment's reset as JSON, and one of them is not: {error}. "
+            f"The dataset's columns {sorted(values)} go to the environment's reset as JSON; one is not: {error}. "
             "Name the columns that reset needs: attach_columns(dataset, columns=[...])."
         ) from error
     first = {**messages[0], ROW_KEY: carried}

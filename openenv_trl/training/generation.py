@@ -1,8 +1,9 @@
 """Generation through the trainer's own model, for an engine that runs on another thread.
 
 The engine's event loop lives in a background thread, so that sockets are served while the model generates. A trainer's
-generation has to run on the main thread, and in some set-ups all processes have to call it together. `GenerationBridge` joins the two:
-on the engine's side it is a policy; on the main thread `serve` runs the requests, alone or in lockstep with the other ranks.
+generation has to run on the main thread, and in some set-ups all processes have to call it together.
+`GenerationBridge` joins the two: on the engine's side it is a policy; on the main thread `serve` runs the requests,
+alone or in lockstep with the other ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from openenv_trl.errors import ConfigurationError, PolicyError
 from openenv_trl.rollout import Completion, SamplingParameters
 
 Generate = Callable[[list[list[int]], "int | None"], tuple[list[list[int]], "list[list[float]] | None"]]
-"""Token-id prompts and a limit of new tokens, to completion ids and their log-probs (None where the backend gives none)."""
+"""Prompts as token ids and a limit of new tokens, to completion ids and log-probs (None if the backend has none)."""
 
 
 @dataclass
@@ -39,8 +40,9 @@ class GenerationBridge:
     Args:
         generate: Called on the serving thread with a batch.
         stop_ids: Token ids that end a completion; a completion that ends otherwise was cut by its length.
-        lockstep: None where each process generates by itself. Otherwise a function that is called by all processes at the same time, with
-            the number of prompts that this one wants to generate for (-1: it has finished), and gives back the numbers of all.
+        lockstep: None where each process generates by itself. Otherwise a function that is called by all processes at
+            the same time, with the number of prompts that this one wants to generate for (-1: it has finished), and
+            gives back the numbers of all.
     """
 
     def __init__(
@@ -56,11 +58,12 @@ class GenerationBridge:
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._filler: list[int] = []
 
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
-    ) -> list[Completion]:
-        """Complete a batch of prompts. See `openenv_trl.rollout.Policy`. Only ``max_new_tokens`` is taken from ``sampling``:
-        the trainer's own arguments decide temperature, top-p and the rest, since its loss assumes them."""
+    async def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
+        """Complete a batch of prompts: see `openenv_trl.rollout.Policy`.
+
+        Only ``max_new_tokens`` is taken from ``sampling``:
+        the trainer's own arguments decide temperature, top-p and the rest, since its loss assumes them.
+        """
         request = _Request([list(p) for p in prompts], sampling.max_new_tokens, anyio.Event())
         self._requests.put(request)
         await request.done.wait()
@@ -89,7 +92,7 @@ class GenerationBridge:
     def _serve_in_lockstep(
         self, lockstep: Callable[[int], list[int]], portal: anyio.from_thread.BlockingPortal
     ) -> None:
-        """Every process calls the model as often as the one that needs it most, each time with as many prompts as the fullest."""
+        """Every process calls the model as often as the neediest, each time with as many prompts as the fullest."""
         while True:
             request = self._requests.get()
             counts = lockstep(-1 if request is None else len(request.prompts))
@@ -100,9 +103,7 @@ class GenerationBridge:
                 self._filler = request.prompts[0]
                 self._answer(request, portal, width=width)
             else:
-                self._requests.put(
-                    None
-                )  # this process has finished; it stays in step until the others have too
+                self._requests.put(None)  # this process has finished; it stays in step until the others have too
                 self._generate([self._filler or [next(iter(self._stop_ids))]] * width, 1)
 
     def _answer(self, request: _Request, portal: anyio.from_thread.BlockingPortal, *, width: int = 0) -> None:
@@ -120,9 +121,7 @@ class GenerationBridge:
         except (
             Exception
         ) as error:  # whatever generation raises belongs to the caller of the policy, on the other thread
-            request.error = PolicyError(
-                f"Generation failed: {type(error).__name__}: {error}", phase="generate"
-            )
+            request.error = PolicyError(f"Generation failed: {type(error).__name__}: {error}", phase="generate")
             request.error.__cause__ = error
         portal.call(request.done.set)
 
@@ -160,7 +159,7 @@ def trainer_stop_ids(trainer: Any) -> list[int]:
 
 
 def trainer_lockstep(trainer: Any) -> Callable[[int], list[int]] | None:
-    """The gathering that keeps ranks in step, where the trainer's generation is a collective call; None where it is not.
+    """The gathering that keeps ranks in step, where generation is a collective call; None where it is not.
 
     It is one where several processes share a vLLM server or a tensor-parallel vLLM, and where the model's weights are
     sharded over the processes (DeepSpeed ZeRO-3, FSDP).
@@ -173,9 +172,7 @@ def trainer_lockstep(trainer: Any) -> Callable[[int], list[int]] | None:
         collective = args.vllm_mode == "server" or getattr(args, "vllm_tensor_parallel_size", 1) > 1
     else:
         plugin = getattr(accelerator.state, "deepspeed_plugin", None)
-        collective = (plugin is not None and plugin.zero_stage == 3) or bool(
-            getattr(trainer, "is_fsdp_enabled", False)
-        )
+        collective = (plugin is not None and plugin.zero_stage == 3) or bool(getattr(trainer, "is_fsdp_enabled", False))
     if not collective:
         return None
 

@@ -26,17 +26,13 @@ class TransformersPolicy:
         self._stop_ids: list[int] = [int(i) for i in ids]
         self._pad_id = int(self._stop_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id)
 
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
-    ) -> list[Completion]:
+    async def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
         """Complete a batch of prompts. See `openenv_trl.rollout.Policy`."""
         import anyio.to_thread
 
         return await anyio.to_thread.run_sync(self.generate_now, prompts, sampling)
 
-    def generate_now(
-        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
-    ) -> list[Completion]:
+    def generate_now(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
         """Complete a batch of prompts on the calling thread."""
         import torch
 
@@ -75,9 +71,7 @@ class TransformersPolicy:
         logprobs = None
         if self._with_logprobs:
             logits = torch.stack(output.logits, dim=1).float() / (1.0 if greedy else sampling.temperature)
-            logprobs = (
-                logits.log_softmax(-1).gather(-1, new.to(logits.device).unsqueeze(-1)).squeeze(-1).cpu()
-            )
+            logprobs = logits.log_softmax(-1).gather(-1, new.to(logits.device).unsqueeze(-1)).squeeze(-1).cpu()
         finished = stops.any(1).tolist()
         rows = new.tolist()
         return [

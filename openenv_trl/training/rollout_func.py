@@ -1,8 +1,8 @@
 """A ``rollout_func`` for TRL's ``GRPOTrainer``: all episodes of a generation batch at once, over environment servers.
 
-`EnvironmentRollout` owns a background event loop, a pool of sessions and a rollout engine. The trainer calls it with the
-prompts of a batch; it plays every episode concurrently while the trainer's model generates on the calling thread, and
-gives back exact token ids, the mask of what the model wrote, and the trajectories for the reward functions.
+`EnvironmentRollout` owns a background event loop, a pool of sessions and a rollout engine. The trainer calls it with
+the prompts of a batch; it plays every episode concurrently while the trainer's model generates on the calling thread,
+and gives back exact token ids, the mask of what the model wrote, and the trajectories for the reward functions.
 
 How a row's columns reach ``reset``: see `openenv_trl.training.columns`.
 """
@@ -48,17 +48,18 @@ class EnvironmentRollout:
     """Plays the prompts of a generation batch in environments. Pass it to ``GRPOTrainer(rollout_func=...)``.
 
     Args:
-        base_urls: The environment servers, such as ``"http://localhost:8000"``; one or several that serve the same environment.
-        sessions_per_server: Sessions to hold open on each server at most. An episode that finds none free waits; a server that allows
-            fewer is learned from its refusals.
+        base_urls: The environment servers, such as ``"http://localhost:8000"``; one or several that serve the same
+            environment.
+        sessions_per_server: Sessions to hold open on each server at most. An episode that finds none free waits; a
+            server that allows fewer is learned from its refusals.
         limits: Turns, tokens and deadlines of an episode. Its ``max_completion_tokens`` is lowered to the trainer's
             ``max_completion_length`` where that is smaller.
-        actions: How the model's text becomes actions: discovered from the environment (its tools, or one tool with the action's
-            schema) if None. ``TextActions`` reads plain text instead.
+        actions: How the model's text becomes actions: discovered from the environment (its tools, or one tool with the
+            action's schema) if None. ``TextActions`` reads plain text instead.
         shared_randomness: What the generations of a prompt share: see `SharedRandomness`.
         seed: The run's own seed, for the luck that generations do not share; the trainer's ``seed`` if None.
-        max_failed_fraction: Raise when more than this part of a batch failed after all tries, from 0 to 1. Failed episodes are
-            otherwise left out of the update, with reward None.
+        max_failed_fraction: Raise when more than this part of a batch failed after all tries, from 0 to 1. Failed
+            episodes are otherwise left out of the update, with reward None.
         trajectory_dir: Write every batch's trajectories there as Parquet, if given.
         headers: HTTP headers of every connection, such as an authorization.
         template_kwargs: Further arguments of the chat template, such as ``{"enable_thinking": False}``; the trainer's
@@ -91,9 +92,7 @@ class EnvironmentRollout:
     ) -> None:
         self.base_urls = [base_urls] if isinstance(base_urls, str) else list(base_urls)
         if not self.base_urls:
-            raise ConfigurationError(
-                "base_urls is empty: give the address of at least one environment server."
-            )
+            raise ConfigurationError("base_urls is empty: give the address of at least one environment server.")
         if not 0.0 <= max_failed_fraction <= 1.0:
             raise ConfigurationError(f"max_failed_fraction={max_failed_fraction} must lie between 0 and 1.")
         self.shared_randomness = SharedRandomness(shared_randomness)
@@ -124,8 +123,8 @@ class EnvironmentRollout:
             trainer: The trainer, for its model's generation, tokenizer and arguments.
 
         Returns:
-            ``prompt_ids``, ``completion_ids``, ``logprobs`` and ``env_mask``, lists with one list a prompt, of equal lengths within a row;
-            and ``trajectory``, one `Trajectory` a prompt, for the reward functions.
+            ``prompt_ids``, ``completion_ids``, ``logprobs`` and ``env_mask``, lists with one list a prompt, of equal
+            lengths within a row; and ``trajectory``, one `Trajectory` a prompt, for the reward functions.
 
         Raises:
             ConfigurationError: Something of the user's that cannot work: the message says what to change.
@@ -180,9 +179,7 @@ class EnvironmentRollout:
             self._portal.call(fetch_health, url)
         pool = self._exit.enter_context(
             self._portal.wrap_async_context_manager(
-                open_pool(
-                    self.base_urls, sessions_per_server=self._sessions_per_server, headers=self._headers
-                )
+                open_pool(self.base_urls, sessions_per_server=self._sessions_per_server, headers=self._headers)
             )
         )
         self._engine = RolloutEngine(
@@ -207,8 +204,7 @@ class EnvironmentRollout:
             kind = "train" if training else "eval"
             write_parquet(
                 trajectories,
-                self._trajectory_dir
-                / f"{kind}_{trainer.state.global_step:06d}_{self._batch:06d}_{rank}.parquet",
+                self._trajectory_dir / f"{kind}_{trainer.state.global_step:06d}_{self._batch:06d}_{rank}.parquet",
             )
         failed = [t for t in trajectories if t.end_reason.is_failure]
         if len(failed) > self._max_failed_fraction * len(trajectories):

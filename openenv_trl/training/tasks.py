@@ -1,8 +1,9 @@
 """From the prompts of a generation batch to tasks: which rows form a group, and what a group shares.
 
 TRL repeats each prompt ``num_generations`` times in a row, across processes: row ``i`` of process ``r`` is row
-``r * len(prompts) + i`` of the whole batch, and its group is that number divided by ``num_generations``. The seeds below depend
-on those numbers and the run's seed only, so every process derives the same ones for a group that it shares with another.
+``r * len(prompts) + i`` of the whole batch, and its group is that number divided by ``num_generations``. The seeds
+below depend on those numbers and the run's seed only, so every process derives the same ones for a group that it
+shares with another.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class SharedRandomness(str, Enum):
     EPISODE = "episode"
     """All of it: every generation gets the same ``seed``. Works with every environment that honours seeds."""
     TASK = "task"
-    """The task only: the same ``task_seed``, and a ``seed`` of its own for all later randomness. The environment's ``reset`` must
-    take ``task_seed``. Where luck after the start is large (cards still to be dealt), this keeps groups comparable and
-    still lets their rewards differ."""
+    """The task only: the same ``task_seed``, and a ``seed`` of its own for all later randomness. The
+    environment's ``reset`` must take ``task_seed``. Where luck after the start is large (cards still to be dealt),
+    this keeps groups comparable and still lets their rewards differ."""
     NONE = "none"
-    """Nothing: every generation gets a ``seed`` of its own, and so a task of its own, unless the row's other columns fix it."""
+    """Nothing: every generation gets a ``seed`` of its own, and so a task of its own, unless other columns fix it."""
 
 
 def derive_seed(*parts: object) -> int:
@@ -65,7 +66,7 @@ def tasks_from_prompts(
         messages, columns = detach_columns(prompt)
         if columns is None and columns_expected:
             raise ConfigurationError(
-                "The dataset has columns beside 'prompt', and its prompts do not carry them, so they would not reach reset(). "
+                "The dataset has columns beside 'prompt' that its prompts do not carry: they would not reach reset(). "
                 "Pass the dataset through attach_columns(dataset) before giving it to the trainer."
             )
         row = process_index * len(prompts) + index
@@ -84,7 +85,7 @@ def tasks_from_prompts(
 def _reset_arguments(
     columns: dict[str, Any], shared: SharedRandomness, run_seed: int, batch: int, group: int, row: int
 ) -> dict[str, Any]:
-    """The row's columns with the seeds in place. A ``seed`` column names the task; without one the batch and group do."""
+    """The row's columns with the seeds in place. A ``seed`` column names the task; without one the group does."""
     task_seed = columns.get("seed")
     if task_seed is None:
         task_seed = derive_seed("task", run_seed, batch, group)

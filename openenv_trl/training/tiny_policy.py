@@ -1,8 +1,9 @@
 """A tiny causal language model that speaks a tool-calling protocol, made on the spot: for tests, CPUs and first runs.
 
-The tokenizer's words come from the environment's own texts, so a sentence is a few tokens and a tool call without arguments
-is three and the end of the message. The chat template is in the style of ChatML, keeps prefixes, and has a response template, so that
-transformers' parser reads the model's tool calls and TRL and the rollout engine take it like any large model's.
+The tokenizer's words come from the environment's own texts, so a sentence is a few tokens and a tool call without
+arguments is three and the end of the message. The chat template is in the style of ChatML, keeps prefixes, and has a
+response template, so that transformers' parser reads the model's tool calls and TRL and the rollout engine take it
+like any large model's.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def make_tokenizer(texts: Iterable[str], tools: Sequence[Tool]) -> Any:
         tools: What the model can call: their names and arguments are words too.
 
     Returns:
-        A ``PreTrainedTokenizerFast`` with ``chat_template`` and ``response_template``; decoding gives back the text exactly.
+        A ``PreTrainedTokenizerFast`` with ``chat_template`` and ``response_template``; decoding gives back the text
+        exactly.
 
     Raises:
         ConfigurationError: There are no tools to call.
@@ -81,9 +83,7 @@ def make_tokenizer(texts: Iterable[str], tools: Sequence[Tool]) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     if not tools:
-        raise ConfigurationError(
-            "A tiny policy needs at least one tool to call, and the environment has none."
-        )
+        raise ConfigurationError("A tiny policy needs at least one tool to call, and the environment has none.")
     phrases = [_CALL_START, _CALL_ARGUMENTS + "{}" + _CALL_END, _CALL_ARGUMENTS, _CALL_END]
     phrases += [f"{role}\n" for role in ("system", "user", "assistant", "tool")]
     named = [tool.name for tool in tools]

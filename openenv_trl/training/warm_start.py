@@ -1,7 +1,7 @@
 """Teach a tiny model the protocol: supervised training on random, well-formed games, played in the real environment.
 
-Afterwards the model calls tools properly and plays at random; what is good play is left to reinforcement learning. The loss covers
-what the environment wrote too, so that the model has a reason to look at it.
+Afterwards the model calls tools properly and plays at random; what is good play is left to reinforcement learning. The
+loss covers what the environment wrote too, so that the model has a reason to look at it.
 """
 
 from __future__ import annotations
@@ -168,9 +168,7 @@ def _train(
 
     rows = [[*game.prompt_ids, *game.completion_ids] for game in games]
     order = random.Random(settings.seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
 
     def scale(step: int) -> float:
         return min((step + 1) / 30, 1.0) * max(0.02, 1.0 - step / settings.steps)

@@ -20,16 +20,12 @@ json_values = st.recursive(
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.dictionaries(st.sampled_from(["seed", "level", "name"]), json_values), min_size=1, max_size=4)
-)
+@given(st.lists(st.dictionaries(st.sampled_from(["seed", "level", "name"]), json_values), min_size=1, max_size=4))
 def test_values_of_any_shape_survive_rows_that_differ(rows: list[dict[str, object]]) -> None:
     from openenv_trl.training.columns import _attach
 
     # The rows' own columns may not fit one Arrow type; the prompts that carry them always do.
-    prompts = Dataset.from_list(
-        [{"prompt": _attach({"prompt": PROMPT, **row}, None)["prompt"]} for row in rows]
-    )
+    prompts = Dataset.from_list([{"prompt": _attach({"prompt": PROMPT, **row}, None)["prompt"]} for row in rows])
     for row, stored in zip(rows, prompts, strict=True):
         messages, columns = detach_columns(stored["prompt"])
         assert columns == row

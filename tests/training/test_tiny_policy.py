@@ -81,8 +81,7 @@ def test_trl_finds_the_template_prefix_preserving(tokenizer: Any) -> None:
 
 def test_tools_are_shown_to_the_model(tokenizer: Any) -> None:
     schemas = [
-        {"type": "function", "function": {"name": t.name, "parameters": t.input_schema}}
-        for t in [*PLAIN, GUESS]
+        {"type": "function", "function": {"name": t.name, "parameters": t.input_schema}} for t in [*PLAIN, GUESS]
     ]
     text = rendered(tokenizer, {"role": "user", "content": "x"}, tools=schemas)
     assert "Tools: hit() stand() guess(number)" in text
