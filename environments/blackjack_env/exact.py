@@ -65,9 +65,7 @@ def expected_return(policy: Policy, *, natural: bool = False, sab: bool = False)
     def mixed(state: tuple[int, bool, int], stand: float, hit: float) -> float:
         chance = policy(*state)
         if not 0.0 <= chance <= 1.0:
-            raise ValueError(
-                f"The policy must return a probability to hit; at {state} it returned {chance!r}."
-            )
+            raise ValueError(f"The policy must return a probability to hit; at {state} it returned {chance!r}.")
         return chance * hit + (1.0 - chance) * stand
 
     return _value_of_the_deal(mixed, natural, sab)
@@ -150,10 +148,7 @@ def _value_of_the_deal(
 
     deals = list(CARD_PROBABILITIES.items())
     return sum(
-        p_first
-        * p_second
-        * p_up
-        * value(first + second, 1 in (first, second), up, {first, second} == {1, 10})
+        p_first * p_second * p_up * value(first + second, 1 in (first, second), up, {first, second} == {1, 10})
         for first, p_first in deals
         for second, p_second in deals
         for up, p_up in deals

@@ -121,9 +121,7 @@ class BlackjackEnvironment(Environment[BlackjackAction, BlackjackObservation, Bl
         self._over = False
         return self._table(reward=None)
 
-    def step(
-        self, action: BlackjackAction, timeout_s: float | None = None, **kwargs: Any
-    ) -> BlackjackObservation:
+    def step(self, action: BlackjackAction, timeout_s: float | None = None, **kwargs: Any) -> BlackjackObservation:
         """Play the action's move.
 
         Raises:

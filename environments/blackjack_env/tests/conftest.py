@@ -19,9 +19,7 @@ def play_hand() -> PlayHand:
     """``play_hand(environment, choose, **reset arguments)`` returns every observation of one hand."""
     moves = {move: BlackjackAction(move=move) for move in ("hit", "stand")}
 
-    def play(
-        environment: BlackjackEnvironment, choose: Choose, **reset_arguments: Any
-    ) -> list[BlackjackObservation]:
+    def play(environment: BlackjackEnvironment, choose: Choose, **reset_arguments: Any) -> list[BlackjackObservation]:
         observations = [environment.reset(**reset_arguments)]
         while not observations[-1].done:
             observations.append(environment.step(moves[choose(observations[-1])]))

@@ -100,9 +100,7 @@ def test_first_cards_and_dealer_hands_are_distributed_exactly() -> None:
         first[table.player_cards[0]] += 1
         ups[table.dealer_card] += 1
         table = environment.step(stand)
-        total = sum(table.dealer_cards) + (
-            10 if 1 in table.dealer_cards and sum(table.dealer_cards) <= 11 else 0
-        )
+        total = sum(table.dealer_cards) + (10 if 1 in table.dealer_cards and sum(table.dealer_cards) <= 11 else 0)
         dealers[table.dealer_card, total if total <= 21 else 0] += 1
         rewards[table.reward or 0.0] += 1
     for card, probability in exact.CARD_PROBABILITIES.items():

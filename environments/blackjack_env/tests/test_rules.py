@@ -34,9 +34,7 @@ def seed_with(first: int, second: int, dealer: tuple[int, ...], then: tuple[int,
     raise AssertionError
 
 
-@pytest.mark.parametrize(
-    ("natural", "sab"), [(False, False), (True, False), (False, True), (True, True)], ids=str
-)
+@pytest.mark.parametrize(("natural", "sab"), [(False, False), (True, False), (False, True), (True, True)], ids=str)
 def test_every_hand_goes_as_in_gymnasium_with_the_same_cards(
     monkeypatch: pytest.MonkeyPatch, natural: bool, sab: bool
 ) -> None:
@@ -53,9 +51,7 @@ def test_every_hand_goes_as_in_gymnasium_with_the_same_cards(
         table = ours.reset(seed=seed)
         done = False
         while not done:
-            assert (table.player_sum, table.dealer_card, int(table.usable_ace)) == tuple(
-                map(int, their_table)
-            )
+            assert (table.player_sum, table.dealer_card, int(table.usable_ace)) == tuple(map(int, their_table))
             move = choices.choice((HIT, STAND)) if table.player_sum < 18 else STAND
             table = ours.step(move)
             their_table, their_reward, done, truncated, _ = theirs.step(int(move is HIT))
