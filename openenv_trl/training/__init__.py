@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from openenv_trl.training.arguments import EnvironmentArguments
     from openenv_trl.training.columns import attach_columns, detach_columns
     from openenv_trl.training.policies import TransformersPolicy
+    from openenv_trl.training.progress import RolloutProgress
     from openenv_trl.training.rollout_func import EnvironmentRollout, RolloutFailureError
     from openenv_trl.training.servers import open_servers
     from openenv_trl.training.tiny_policy import make_tiny_policy
@@ -18,6 +19,7 @@ _HOMES = {
     "arguments": ("EnvironmentArguments",),
     "columns": ("attach_columns", "detach_columns"),
     "policies": ("TransformersPolicy",),
+    "progress": ("RolloutProgress",),
     "rollout_func": ("EnvironmentRollout", "RolloutFailureError"),
     "servers": ("open_servers",),
     "tiny_policy": ("make_tiny_policy",),
@@ -29,6 +31,7 @@ __all__ = [
     "EnvironmentArguments",
     "EnvironmentRollout",
     "RolloutFailureError",
+    "RolloutProgress",
     "TransformersPolicy",
     "WarmStartSettings",
     "attach_columns",

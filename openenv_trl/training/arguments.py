@@ -30,7 +30,7 @@ class EnvironmentArguments:
         "Folder of an environment package (with openenv.yaml), or module:app. Its servers are started here.",
     )
     environment_urls: list[str] = _setting(
-        [], "Addresses of environment servers that run already, instead of 'environment'."
+        [], "Addresses of environment servers that run already; 'environment' is not started then."
     )
     replicas: int = _setting(1, "Server processes to start, where 'environment' is given.")
     sessions_per_server: int = _setting(64, "Sessions to hold open on each server at most.")
@@ -79,9 +79,10 @@ class EnvironmentArguments:
     reference_returns: dict[str, float] = _setting({}, "Known mean returns, by name, drawn in the learning curve.")
 
     def __post_init__(self) -> None:
-        if bool(self.environment) == bool(self.environment_urls):
+        if not self.environment and not self.environment_urls:
             raise ConfigurationError(
-                "Give one of 'environment' (a package folder, started here) and 'environment_urls' (running servers)."
+                "Give 'environment' (a package folder, whose servers are started here) or 'environment_urls' (servers "
+                "that run already)."
             )
         if not self.dataset_name and not self.prompt:
             raise ConfigurationError("Give 'dataset_name', or 'prompt' to make tasks that differ in their seed.")

@@ -1,0 +1,44 @@
+# The few commands there are. Each sets up what it needs: a virtual environment in .venv, with the CPU build of torch.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH ?= torch==2.13.0
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: quickstart test check bench notebooks clean help
+
+help:
+	@echo "make quickstart   train a tiny model on blackjack over real environment servers, with a learning curve"
+	@echo "make test         run all tests"
+	@echo "make check        lint, types, imports between rooms"
+	@echo "make notebooks    build the notebooks from their scripts"
+
+# torch first and by itself, so that nothing else decides which build of it comes.
+$(VENV)/.train: pyproject.toml environments/blackjack_env/pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable ".[train]" --editable environments/blackjack_env
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.train
+	$(BIN)/python -m pip install --quiet --editable ".[train,dev]"
+	touch $@
+
+quickstart: $(VENV)/.train
+	$(BIN)/python recipes/quickstart.py configs/blackjack_cpu.yaml $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+notebooks: $(VENV)/.dev
+	$(BIN)/jupytext --to ipynb notebooks/*.py
+
+clean:
+	rm -rf $(VENV) outputs build dist *.egg-info

@@ -1,0 +1,103 @@
+"""The commands, each a thin call into the rooms below. What is heavy is imported when its command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="openenv-trl",
+    help="Train language models with TRL's GRPO on OpenEnv environments.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+ConfigFile = Annotated[Path, typer.Argument(help="The experiment: a YAML file such as configs/blackjack_cpu.yaml.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from openenv_trl import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+@app.command()
+def serve(
+    path: Annotated[str, typer.Argument(help="Folder of an environment package (with openenv.yaml), or module:app.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.")] = 8000,
+    max_concurrent_envs: Annotated[
+        int | None, typer.Option(help="Sessions at once, for environments that read MAX_CONCURRENT_ENVS.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve an environment until interrupted."""
+    from openenv_trl.server.serving import serve as serve_environment
+
+    serve_environment(path, host=host, port=port, max_concurrent_envs=max_concurrent_envs, log_level=log_level)
+
+
+@app.command(context_settings=_PASS_ON)
+def train(
+    context: typer.Context,
+    config: ConfigFile,
+    num_processes: Annotated[int, typer.Option(help="Training processes on this machine.")] = 1,
+    accelerate_config: Annotated[
+        Path | None, typer.Option(help="Configuration file of accelerate, for anything beyond one machine.")
+    ] = None,
+) -> None:
+    """Train with GRPO: the recipe grpo.py under accelerate. Further options override the file: --learning_rate 1e-3."""
+    import subprocess
+    import sys
+
+    from openenv_trl.experiment import recipe_path
+    from openenv_trl.training.launch import launch_command
+
+    if not config.is_file():
+        raise typer.BadParameter(f"There is no file '{config}'.", param_hint="CONFIG")
+    command = launch_command(
+        recipe_path("grpo"),
+        ["--config", str(config), *context.args],
+        num_processes=num_processes,
+        accelerate_config=accelerate_config,
+    )
+    sys.exit(subprocess.run(command, check=False).returncode)
+
+
+@app.command(name="eval", context_settings=_PASS_ON)
+def evaluate(
+    context: typer.Context,
+    config: ConfigFile,
+    model: Annotated[str | None, typer.Option(help="Folder or hub name of the model; the experiment's if absent.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Episodes to play; the experiment's if absent.")] = None,
+    greedy: Annotated[
+        bool | None, typer.Option("--greedy/--sampled", help="Play one way only; both ways if absent.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the reports there as JSON.")] = None,
+) -> None:
+    """Measure a policy: its mean return with a 95% interval, on tasks that training has not seen."""
+    from openenv_trl.evaluation.command import evaluate_experiment
+    from openenv_trl.experiment import load_experiment
+
+    experiment = load_experiment(config, context.args)
+    evaluate_experiment(
+        experiment,
+        model=model,
+        episodes=episodes,
+        modes=[False, True] if greedy is None else [greedy],
+        output=output,
+    )

@@ -1,0 +1,129 @@
+"""Evaluate the model of an experiment over its environment's servers, and show and store what was found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.evaluation.evaluate import Progress, evaluate
+from openenv_trl.evaluation.report import EvaluationReport, comparison_table
+from openenv_trl.rollout import SamplingParameters, Task
+from openenv_trl.training.tasks import derive_seed
+
+if TYPE_CHECKING:
+    from openenv_trl.experiment import Experiment
+
+
+def evaluate_experiment(
+    experiment: Experiment,
+    *,
+    model: str | Path | None = None,
+    episodes: int | None = None,
+    modes: Sequence[bool] = (False, True),
+    label: str | None = None,
+    base_urls: Sequence[str] | None = None,
+    output: Path | None = None,
+    quiet: bool = False,
+) -> list[EvaluationReport]:
+    """Play an experiment's environment with a model.
+
+    Each episode begins with the prompt of the experiment's data set (its rows in turn) and a seed that no training run derives.
+
+    Args:
+        experiment: Names the environment, its limits, and what to play.
+        model: Folder or hub name of the model; the experiment's own if None.
+        episodes: How many to play in each mode; ``evaluation_episodes`` if None.
+        modes: For each, whether to take the likeliest token (True) or to sample at temperature 1.
+        label: What the model is called in the table; its path if None.
+        base_urls: Servers that run already; the experiment's are started if None.
+        output: Write the reports there as JSON.
+        quiet: Print no table.
+
+    Returns:
+        One report for each mode.
+
+    Raises:
+        ConfigurationError: There is no model at the path.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from openenv_trl.training.policies import TransformersPolicy
+    from openenv_trl.training.servers import open_servers
+
+    environment = experiment.environment
+    name = str(model or experiment.model.model_name_or_path)
+    if environment.tiny_policy and not Path(name, "config.json").exists():
+        raise ConfigurationError(f"There is no model at '{name}'. Train first: openenv-trl train {experiment.path}")
+    if experiment.training.use_cpu:
+        torch.set_num_threads(1)
+    torch.manual_seed(experiment.training.seed)
+    tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
+    loaded = AutoModelForCausalLM.from_pretrained(name, dtype=experiment.model.dtype).eval()
+    if torch.cuda.is_available() and not experiment.training.use_cpu:
+        loaded = loaded.to("cuda")
+    policy = TransformersPolicy(loaded, tokenizer)
+    count = episodes or environment.evaluation_episodes
+    rows = environment.load_dataset()
+    prompts = [rows[i]["prompt"] for i in range(min(len(rows), count))]
+    tasks = [
+        Task(
+            prompt=prompts[i % len(prompts)],
+            reset={"seed": derive_seed("evaluation", experiment.training.seed, i)},
+            index=i,
+        )
+        for i in range(count)
+    ]
+    reports: list[EvaluationReport] = []
+
+    def run(urls: Sequence[str]) -> None:
+        for greedy in modes:
+            title = f"{label or name}, {'greedy' if greedy else 'sampled'}"
+            reports.append(
+                evaluate(
+                    title,
+                    policy,
+                    tokenizer,
+                    urls,
+                    tasks,
+                    sampling=SamplingParameters(greedy=greedy),
+                    limits=environment.limits(experiment.training.max_completion_length),
+                    concurrency=min(
+                        environment.evaluation_concurrency, environment.sessions_per_server * len(urls)
+                    ),
+                    unfinished_reward=environment.unfinished_reward,
+                    progress=_progress_lines(title),
+                )
+            )
+
+    if base_urls is None:
+        with open_servers(environment) as urls:
+            run(urls)
+    else:
+        run(base_urls)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps([report.as_json() for report in reports], indent=2) + "\n")
+    if not quiet:
+        from rich.console import Console
+
+        Console().print(comparison_table("Evaluation", reports, environment.reference_returns))
+    return reports
+
+
+def _progress_lines(title: str) -> Progress:
+    """A line on the terminal for each quarter of the way."""
+    told = 0
+
+    def progress(ended: int, of: int) -> None:
+        nonlocal told
+        quarter = 4 * ended // of
+        if quarter > told:
+            told = quarter
+            print(f"evaluation: {title}: {ended:,}/{of:,} episodes", file=sys.stderr, flush=True)
+
+    return progress

@@ -1,0 +1,98 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["openenv-trl[train]"]
+# ///
+"""GRPO on an OpenEnv environment, any that speaks the protocol.
+
+    accelerate launch recipes/grpo.py --config configs/blackjack_cpu.yaml --learning_rate 1e-3
+
+One YAML file holds everything: what TRL's GRPOConfig and ModelConfig take, and the environment's own settings
+(`openenv_trl.training.EnvironmentArguments`). The command line overrides it. The environment is a package folder, whose
+servers are started here (`environment: environments/blackjack_env`), or servers that run already
+(`environment_urls: [http://localhost:8000]`), in containers or elsewhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config, get_quantization_config
+
+from openenv_trl.rewards import environment_reward
+from openenv_trl.training import (
+    EnvironmentArguments,
+    EnvironmentRollout,
+    RolloutProgress,
+    WarmStartSettings,
+    open_servers,
+    warm_start,
+)
+
+
+def main(environment: EnvironmentArguments, training: GRPOConfig, model_arguments: ModelConfig) -> None:
+    """Train, from the three groups of settings."""
+    if training.use_cpu:
+        torch.set_num_threads(1)  # a small model is faster on one thread, and the servers need the other core
+
+    with open_servers(environment) as base_urls:
+        # The tasks. Each row has a prompt; its other columns go to the environment's reset().
+        dataset = environment.load_dataset()
+        limits = environment.limits(max_completion_tokens=training.max_completion_length)
+
+        # The model. A tiny one is made where none is there: it speaks the protocol and plays at random.
+        model_path = model_arguments.model_name_or_path
+        if environment.tiny_policy and not Path(model_path, "config.json").exists():
+            with training.main_process_first(desc="warm start"):
+                warm_start(
+                    model_path,
+                    base_urls,
+                    dataset[0]["prompt"],
+                    WarmStartSettings.from_arguments(environment, seed=training.seed),
+                    limits=limits,
+                )
+        tokenizer = AutoTokenizer.from_pretrained(model_path, revision=model_arguments.model_revision)
+        model = AutoModelForCausalLM.from_pretrained(
+            model_path,
+            revision=model_arguments.model_revision,
+            attn_implementation=model_arguments.attn_implementation,
+            dtype=model_arguments.dtype,
+            quantization_config=get_quantization_config(model_arguments),
+        )
+
+        # The rollouts: all episodes of a batch at once, over the servers.
+        rollout = EnvironmentRollout(
+            base_urls,
+            sessions_per_server=environment.sessions_per_server,
+            limits=limits,
+            shared_randomness=environment.shared_randomness,
+            max_failed_fraction=environment.max_failed_fraction,
+            trajectory_dir=Path(training.output_dir, "trajectories") if environment.save_trajectories else None,
+        )
+        with rollout:
+            trainer = GRPOTrainer(
+                model=model,
+                processing_class=tokenizer,
+                args=training,
+                train_dataset=rollout.prepare_dataset(dataset),
+                rollout_func=rollout,
+                reward_funcs=[environment_reward(unfinished=environment.unfinished_reward)],
+                peft_config=get_peft_config(model_arguments),
+            )
+            if training.disable_tqdm:  # one line for some steps, in place of all metrics for each
+                trainer.remove_callback(ProgressCallback)
+                trainer.remove_callback(PrinterCallback)
+                trainer.add_callback(RolloutProgress())
+            trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
+
+        trainer.save_model(training.output_dir)
+        tokenizer.save_pretrained(training.output_dir)
+        trainer.save_state()  # trainer_state.json: the log of every step
+        trainer.accelerator.print(f"Saved the model to {training.output_dir}")
+
+
+if __name__ == "__main__":
+    parser = TrlParser((EnvironmentArguments, GRPOConfig, ModelConfig))
+    main(*parser.parse_args_and_config())
