@@ -1,0 +1,8 @@
+"""How environment servers come to run, and the pool of sessions over them."""
+
+from __future__ import annotations
+
+from openenv_trl.providers.base import Provider, Replica
+from openenv_trl.providers.process import ProcessProvider, ReplicaExit
+
+__all__ = ["ProcessProvider", "Provider", "Replica", "ReplicaExit"]

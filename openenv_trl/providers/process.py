@@ -1,0 +1,298 @@
+"""Environment servers as child processes: started together, watched, and gone when their owner is.
+
+Each server runs under a small supervisor process (``supervisor.py``) that ends it when this process ends,
+however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
+from openenv_trl.providers.base import Provider, Replica
+from openenv_trl.providers.command import ServerCommand
+from openenv_trl.providers.logs import LogSink, logger
+from openenv_trl.providers.ports import PortReservation
+from openenv_trl.providers.readiness import wait_until_ready
+from openenv_trl.providers.replica_process import ReplicaProcess
+
+_FIRST_RESTART_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class ReplicaExit:
+    """A replica that ended although nobody stopped it."""
+
+    replica: Replica
+    exit_code: int
+    """The process's exit code; negative when a signal ended it."""
+    log_tail: str
+    """The last lines that it wrote."""
+    restarting: bool
+    """Whether the provider starts it again, at the same address."""
+
+
+class _Slot:
+    """One replica's place: its port stays, its process may be replaced."""
+
+    def __init__(self, name: str, reservation: PortReservation) -> None:
+        self.reservation = reservation
+        self.replica = Replica(f"http://{reservation.host}:{reservation.port}", name)
+        self.process: ReplicaProcess | None = None
+        self.ready = False
+        self.restarts = 0
+
+
+class ProcessProvider(Provider):
+    """Runs environment servers as child processes of this one.
+
+    The servers get this process's environment variables, ``env_vars`` over them, and write to one log. They are
+    ended by SIGTERM, and by SIGKILL after a grace time, with all that they started: by ``stop``, by the end of the
+    ``with`` block, and when this process dies in whatever way.
+
+    Args:
+        command: A folder with an ``openenv.yaml``, or ``module:app``, is served by this package's own server. A list of
+            strings is run as it is, for other servers: ``{port}`` and ``{host}`` in it are replaced (``PORT`` and
+            ``HOST`` are also set as environment variables), ``{fd}`` by the number of a file descriptor that listens.
+        replicas: How many servers to run.
+        env_vars: Environment variables over those of this process.
+        ready_timeout_s: Seconds within which each server must answer ``GET health_path`` with 200.
+        stop_grace_s: Seconds between SIGTERM and SIGKILL.
+        log_path: A file to which the servers' lines are appended.
+        on_log: Called with the replica's name and one line, from a thread of the provider.
+        max_restarts: How often a replica that ends by itself is started again, at the same address.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider.
+        name: What replicas are called in logs; by default after the folder or program.
+        host: The address to listen on.
+        cwd: The folder to run the servers in.
+        health_path: The path that is asked for readiness.
+        hold_port: Whether a server started with ``{port}`` finds its port reserved. It must then bind with
+            SO_REUSEADDR, as uvicorn, asyncio, Go and Node do. Set it False for one that does not.
+
+    Example:
+        >>> with ProcessProvider("environments/blackjack_env", replicas=2) as servers:
+        ...     print(servers.base_urls)
+    """
+
+    def __init__(
+        self,
+        command: str | Path | Sequence[str],
+        *,
+        replicas: int = 1,
+        env_vars: Mapping[str, str] | None = None,
+        ready_timeout_s: float = 60.0,
+        stop_grace_s: float = 5.0,
+        log_path: str | Path | None = None,
+        on_log: Callable[[str, str], None] | None = None,
+        max_restarts: int = 0,
+        on_exit: Callable[[ReplicaExit], None] | None = None,
+        name: str | None = None,
+        host: str = "127.0.0.1",
+        cwd: str | Path | None = None,
+        health_path: str = "/health",
+        hold_port: bool = True,
+    ) -> None:
+        if os.name != "posix":
+            raise ConfigurationError("ProcessProvider needs Linux or macOS; run it under WSL on Windows")
+        if replicas < 1:
+            raise ConfigurationError(f"replicas={replicas}; at least one server has to run")
+        if cwd is not None and not Path(cwd).is_dir():
+            raise ConfigurationError(f"cwd={str(cwd)!r} is not a folder")
+        self._command = ServerCommand.of(command, name)
+        self._count = replicas
+        self._env = {**os.environ, **(env_vars or {})}
+        self._ready_timeout_s = ready_timeout_s
+        self._stop_grace_s = stop_grace_s
+        self._sink = LogSink(None if log_path is None else Path(log_path), on_log)
+        self._max_restarts = max_restarts
+        self._on_exit = on_exit
+        self._host = host
+        self._cwd = None if cwd is None else str(cwd)
+        self._health_path = health_path
+        self._hold_port = hold_port
+        self._changed = threading.Condition()
+        self._slots: list[_Slot] = []
+        self._stopping = threading.Event()
+        self._exits: deque[ReplicaExit] = deque()
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The replicas that were started; empty before ``start`` and after ``stop``."""
+        return [slot.replica for slot in self._slots]
+
+    @property
+    def running(self) -> list[Replica]:
+        """The replicas whose process is there now."""
+        return [slot.replica for slot in self._slots if slot.process and not slot.process.exited.done()]
+
+    @property
+    def server_pids(self) -> list[int | None]:
+        """The process id of each replica's server; None where its supervisor has not told it yet."""
+        return [slot.process.server_pid if slot.process else None for slot in self._slots]
+
+    @property
+    def supervisor_pids(self) -> list[int | None]:
+        """The process id of each replica's supervisor."""
+        return [slot.process.supervisor_pid if slot.process else None for slot in self._slots]
+
+    async def start(self) -> list[Replica]:
+        """Starts all replicas at the same time and waits until each answers.
+
+        Raises:
+            ServerStartError: One of them ended or was not ready in time; none is left running.
+            ProviderError: The provider runs already.
+        """
+        if self._slots:
+            raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
+        self._stopping = threading.Event()
+        self._exits.clear()
+        failures: list[ServerStartError] = []
+        try:
+            self._sink.open()
+            for index in range(self._count):
+                slot = _Slot(f"{self._command.name}-{index}", PortReservation(self._host))
+                self._slots.append(slot)
+                self._spawn(slot)
+            async with anyio.create_task_group() as tasks:
+                for slot in self._slots:
+                    tasks.start_soon(self._make_ready, slot, failures, tasks.cancel_scope)
+            if failures:
+                raise failures[0]
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.stop()
+            raise
+        return self.replicas
+
+    async def stop(self) -> None:
+        """Ends all replicas and everything they started. May be called again, and before ``start``."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.stop_sync)
+
+    def stop_sync(self) -> None:
+        """Does what ``stop`` does, blocking."""
+        with self._changed:
+            self._stopping.set()
+            slots, self._slots = self._slots, []
+            for slot in slots:
+                slot.ready = False
+            self._changed.notify_all()
+        for slot in slots:
+            if slot.process is not None:
+                slot.process.ask_to_stop()
+        for slot in slots:
+            if slot.process is not None:
+                slot.process.wait_stopped()
+            slot.reservation.close()
+        self._sink.close()
+
+    async def wait_exited(self) -> ReplicaExit:
+        """Waits until a replica ends that nobody stopped. Exits that happened before come first, each once.
+
+        Raises:
+            ProviderError: The provider was stopped, or does not run.
+        """
+        given_up = threading.Event()
+        try:
+            return await anyio.to_thread.run_sync(
+                self._take_exit, given_up, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
+        finally:
+            with self._changed:
+                given_up.set()
+                self._changed.notify_all()
+
+    def _take_exit(self, given_up: threading.Event) -> ReplicaExit:
+        with self._changed:
+            while not self._stopping.is_set() and self._slots and not given_up.is_set():
+                if self._exits:
+                    return self._exits.popleft()
+                self._changed.wait()
+        raise ProviderError("the provider does not run: no replica can end")
+
+    def _spawn(self, slot: _Slot) -> None:
+        """Starts the slot's process. It listens already where the command takes a file descriptor."""
+        port, host = slot.reservation.port, slot.reservation.host
+        listener = slot.reservation.listening_socket() if self._command.takes_fd else None
+        if listener is None and not self._hold_port:
+            slot.reservation.close()
+        try:
+            fds = [] if listener is None else [listener.fileno()]
+            slot.process = ReplicaProcess(
+                self._command.arguments(host, port, fds[0] if fds else None),
+                env={**self._env, "PORT": str(port), "HOST": host},
+                cwd=self._cwd,
+                passed_fds=fds,
+                grace_s=self._stop_grace_s,
+                on_line=lambda text: self._sink.line(slot.replica.name, text),
+                on_exit=lambda process, code: self._notice_exit(slot, process, code),
+            )
+        finally:
+            # Only the server may hold the socket, or connections would hang, not fail, once it has ended.
+            if listener is not None:
+                listener.close()
+
+    async def _make_ready(self, slot: _Slot, failures: list[ServerStartError], scope: anyio.CancelScope) -> None:
+        """Waits for one replica; on failure keeps the error and ends the waiting for the others."""
+        process = slot.process
+        assert process is not None
+        host, port = slot.reservation.host, slot.reservation.port
+        ended = process.exited.done
+        last = await wait_until_ready(host, port, self._health_path, self._ready_timeout_s, ended)
+        with self._changed:
+            slot.ready = not last and not ended()
+        if slot.ready:
+            return
+        name = slot.replica.name
+        if ended():
+            message = f"{name} ended with exit code {process.exited.result()} before it was ready{self._hint(process)}"
+        else:
+            message = (
+                f"{name} was not ready within {self._ready_timeout_s:g} s: GET {slot.replica.base_url}"
+                f"{self._health_path}: {last}. Raise ready_timeout_s, or look at what it wrote:"
+            )
+        failures.append(ServerStartError(message, log_tail=process.log_tail()))
+        scope.cancel()
+
+    def _hint(self, process: ReplicaProcess) -> str:
+        if "already in use" in process.log_tail() and not self._command.takes_fd and self._hold_port:
+            return ". If its server binds without SO_REUSEADDR, pass hold_port=False. It wrote:"
+        return ". It wrote:"
+
+    def _notice_exit(self, slot: _Slot, process: ReplicaProcess, code: int) -> None:
+        """In the process's thread: tells of an exit that nobody asked for, and starts the replica again."""
+        with self._changed:
+            if self._stopping.is_set() or not slot.ready:
+                return
+            stopping = self._stopping
+            restarting = slot.restarts < self._max_restarts
+            report = ReplicaExit(slot.replica, code, process.log_tail(), restarting)
+            self._exits.append(report)
+            self._changed.notify_all()
+        logger.warning("%s ended with exit code %s%s", slot.replica.name, code, ", restarting" if restarting else "")
+        if self._on_exit is not None:
+            try:
+                self._on_exit(report)
+            except Exception:
+                # The caller's own code: its mistake must not keep the replica from being started again.
+                logger.exception("on_exit failed")
+        if restarting and not stopping.wait(_FIRST_RESTART_PAUSE_S * 2**slot.restarts):
+            self._restart(slot, stopping)
+
+    def _restart(self, slot: _Slot, stopping: threading.Event) -> None:
+        with self._changed:
+            if stopping.is_set():
+                return
+            slot.restarts += 1
+            try:
+                self._spawn(slot)
+            except (OSError, ProviderError):
+                logger.exception("%s could not be started again", slot.replica.name)

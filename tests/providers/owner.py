@@ -1,0 +1,37 @@
+"""A process that owns servers, to be killed: starts a provider, prints what its servers say, and waits.
+
+Usage: owner.py REPLICAS FORK COMMAND...   (FORK is 1: a forked sibling lives on and holds every open file)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import anyio
+
+from openenv_trl.providers import ProcessProvider
+
+
+def say(*words: object) -> None:
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())  # one write: several threads speak
+
+
+async def main() -> None:
+    replicas, forks, command = int(sys.argv[1]), sys.argv[2] == "1", sys.argv[3:]
+    provider = ProcessProvider(
+        command, replicas=replicas, stop_grace_s=0.5, on_log=lambda name, line: say("log", name, line)
+    )
+    await provider.start()
+    if forks and os.fork() == 0:
+        say("sibling", os.getpid())
+        signal.pause()
+    for pid in provider.supervisor_pids:
+        say("supervisor", pid)
+    for replica in provider.replicas:
+        say("ready", replica.base_url)
+    await anyio.sleep_forever()
+
+
+anyio.run(main)
