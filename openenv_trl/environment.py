@@ -137,8 +137,7 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
 
     def get_metadata(self) -> EnvironmentMetadata:
         """What the environment says of itself: a name and a description at least."""
-        name = type(self).__name__
-        return EnvironmentMetadata(name=name, description=f"{name} environment", version="1.0.0")
+        return default_metadata(type(self))
 
     def close(self) -> None:  # noqa: B027 - most environments hold nothing that must be given back
         """Give back what the environment holds. The server calls it once, when the session ends."""
@@ -191,3 +190,9 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
 def is_tool_call(action: Action | dict[str, Any]) -> bool:
     """Whether an action, typed or still a dict, calls a tool."""
     return isinstance(action, CallToolAction) or (isinstance(action, dict) and action.get("type") == "call_tool")
+
+
+def default_metadata(environment_class: type[Any]) -> EnvironmentMetadata:
+    """What is said of an environment class that does not speak for itself."""
+    name = environment_class.__name__
+    return EnvironmentMetadata(name=name, description=f"{name} environment", version="1.0.0")

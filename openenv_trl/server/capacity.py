@@ -1,0 +1,80 @@
+"""How many sessions a server holds at once: a ledger of slots, and the setting for it.
+
+A slot is reserved before an environment is built and released once, after it was closed, so the number of live
+environments never passes the limit.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from openenv_trl.errors import ConfigurationError, SessionCapacityError, SessionStateError
+
+
+class ConcurrencyConfig(BaseModel):
+    """How many sessions at once, and for how long."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_concurrent_envs: int = Field(default=1, ge=1)
+    """Sessions at once. One, because an environment class must first say that its instances share nothing."""
+    session_timeout: float | None = Field(default=None, gt=0)
+    """Seconds after which a session that no connection holds is ended; None for never. A session on an open socket is
+    held by it, however long it is silent."""
+
+
+class ServerCapacityStatus(BaseModel):
+    """How full a server is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    active_sessions: int = Field(ge=0)
+    max_sessions: int = Field(ge=1)
+
+    @property
+    def available_slots(self) -> int:
+        """Sessions that can still be opened."""
+        return self.max_sessions - self.active_sessions
+
+    @property
+    def is_at_capacity(self) -> bool:
+        """Whether the next session would be refused."""
+        return self.available_slots <= 0
+
+
+class CapacityLedger:
+    """The slots of one server, by session id."""
+
+    def __init__(self, max_sessions: int) -> None:
+        if max_sessions < 1:
+            raise ConfigurationError(f"max_concurrent_envs={max_sessions}: a server needs room for one session.")
+        self.max_sessions = max_sessions
+        self._holders: set[str] = set()
+
+    @property
+    def status(self) -> ServerCapacityStatus:
+        """How full the server is."""
+        return ServerCapacityStatus(active_sessions=len(self._holders), max_sessions=self.max_sessions)
+
+    def reserve(self, session_id: str) -> None:
+        """Take a slot.
+
+        Raises:
+            SessionCapacityError: All are taken.
+            SessionStateError: This session has one already.
+        """
+        if session_id in self._holders:
+            raise SessionStateError(f"Session {session_id} already holds a slot.", session_id=session_id)
+        if len(self._holders) >= self.max_sessions:
+            raise SessionCapacityError(len(self._holders), self.max_sessions)
+        self._holders.add(session_id)
+
+    def release(self, session_id: str) -> None:
+        """Give a slot back.
+
+        Raises:
+            SessionStateError: The session holds none: it never had one, or gave it back before.
+        """
+        if session_id not in self._holders:
+            raise SessionStateError(f"Session {session_id} holds no slot to release.", session_id=session_id)
+        self._holders.remove(session_id)

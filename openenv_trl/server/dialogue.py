@@ -1,0 +1,87 @@
+"""What a session answers to each text message of the OpenEnv protocol. One reply for each request, in order."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+from openenv_trl.errors import ActionValidationError, OpenEnvError
+from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.types import Observation
+from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
+from openenv_trl.wire.frames import Request, encode_reply, parse_request
+from openenv_trl.wire.observations import has_finite_reward, serialize_observation
+from openenv_trl.wire.rpc import NO_MCP_TEXT, RpcErrorCode, RpcRequest, parse_rpc, rpc_error, rpc_result
+from openenv_trl.wire.tools import mcp_result, mcp_tool
+
+logger = logging.getLogger("openenv_trl.server")
+
+
+async def answer(session: HostedSession, text: str) -> bytes | None:
+    """Return the reply to a text message; None where it asks for the end of the session."""
+    request = parse_request(text)
+    if isinstance(request, Fault):
+        return request.encode()
+    if request.type == "close":
+        return None
+    try:
+        return await _reply(session, request)
+    except OpenEnvError as error:
+        return fault_of(error).encode()
+
+
+async def _reply(session: HostedSession, request: Request) -> bytes:
+    if request.type == "step":
+        return _observation_frame(session, await session.step(request.data), "step was taken")
+    if request.type == "reset":
+        return _observation_frame(session, await session.reset(request.data), "reset was done")
+    if request.type == "state":
+        try:
+            return encode_reply("state", await session.state())
+        except TypeError as error:
+            return _unsendable("state was read", error).encode()
+    return encode_reply("mcp", await _answer_rpc(session, request.data))
+
+
+def _observation_frame(session: HostedSession, observation: Observation, what: str) -> bytes:
+    if not has_finite_reward(observation):
+        logger.warning("Session %s: the reward is %s; it is sent as null", session.session_id, observation.reward)
+    try:
+        return encode_reply("observation", serialize_observation(observation))
+    except Exception as error:  # boundary: pydantic serializers are the environment author's code
+        return _unsendable(what, error).encode()
+
+
+def _unsendable(what: str, error: Exception) -> Fault:
+    text = f"The {what}, but its result cannot be sent as JSON: {error}"
+    logger.error("%s", text)
+    return Fault(text, WSErrorCode.EXECUTION_ERROR.value)
+
+
+async def _answer_rpc(session: HostedSession, data: dict[str, Any]) -> dict[str, Any]:
+    request = parse_rpc(data)
+    if not isinstance(request, RpcRequest):
+        return request
+    if request.method not in ("tools/list", "tools/call"):
+        text = f"Method not found: {request.method}"
+        return rpc_error(request.id, RpcErrorCode.METHOD_NOT_FOUND, text)
+    if not session.tools:
+        return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, NO_MCP_TEXT)
+    if request.method == "tools/list":
+        return rpc_result(request.id, {"tools": [mcp_tool(tool) for tool in session.tools]})
+    return await _call_tool(session, request)
+
+
+async def _call_tool(session: HostedSession, request: RpcRequest) -> dict[str, Any]:
+    name, arguments = request.params.get("name"), request.params.get("arguments")
+    if not isinstance(name, str) or not name:
+        return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "Missing 'name' in params")
+    if arguments is not None and not isinstance(arguments, dict):
+        return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "'arguments' in params must be an object")
+    try:
+        value = await session.call_tool(name, cast("dict[str, Any]", arguments or {}))
+        return rpc_result(request.id, mcp_result(value))
+    except ActionValidationError as error:
+        return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, str(error))
+    except (OpenEnvError, TypeError) as error:
+        return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, f"Error calling tool '{name}': {error}")

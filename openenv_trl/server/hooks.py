@@ -1,0 +1,70 @@
+"""What the server must know of an environment class before it can call it: read once, kept for all its instances."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from openenv_trl.environment import Environment
+
+AnyEnvironment = Environment[Any, Any, Any]
+EnvironmentFactory = Callable[[], AnyEnvironment]
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """How one environment class wants to be called.
+
+    Attributes:
+        async_reset: Whether the class overrides ``reset_async``, to be awaited on the event loop.
+        async_step: Whether the class overrides ``step_async``. Its ``state`` is then read on the event loop too.
+        reset_arguments: Names that ``reset`` takes; None if it takes any.
+        has_tools: Whether methods are marked as tools.
+        async_tools: Names of the tools that are coroutine functions.
+    """
+
+    async_reset: bool
+    async_step: bool
+    reset_arguments: frozenset[str] | None
+    has_tools: bool
+    async_tools: frozenset[str]
+
+
+@functools.lru_cache(maxsize=256)
+def hooks_of(environment_class: type[AnyEnvironment]) -> Hooks:
+    """Return how instances of the class are called."""
+    async_reset = environment_class.reset_async is not AnyEnvironment.reset_async
+    return Hooks(
+        async_reset=async_reset,
+        async_step=environment_class.step_async is not AnyEnvironment.step_async,
+        reset_arguments=_accepted(environment_class.reset_async if async_reset else environment_class.reset),
+        has_tools=bool(environment_class.list_tools()),
+        async_tools=environment_class.async_tools(),
+    )
+
+
+def class_behind(factory: Callable[[], Any]) -> type[AnyEnvironment] | None:
+    """Return the environment class where the factory is one, perhaps with arguments bound; else None."""
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    if isinstance(factory, type) and issubclass(factory, Environment):
+        return cast("type[AnyEnvironment]", factory)
+    return None
+
+
+def factory_name(factory: Callable[[], Any]) -> str:
+    """Return the name by which errors call the factory."""
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    return getattr(factory, "__name__", type(factory).__name__)
+
+
+def _accepted(method: Callable[..., Any]) -> frozenset[str] | None:
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return frozenset(parameter.name for parameter in parameters if parameter.kind in kinds)

@@ -1,0 +1,120 @@
+"""A process that serves one application: uvicorn, set up for sessions that stay open.
+
+Messages up to 100 MiB, as the client takes them; no compression of messages (it costs more time than it saves on a
+fast network); SIGTERM closes the sockets, then the environments, and ends the process within seconds even where an
+environment hangs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
+
+logger = logging.getLogger("openenv_trl.server")
+
+_JOIN_S = 0.5  # for idle threads to end by themselves
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where and how a server listens."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; "0.0.0.0" for all."""
+    port: int = 8000
+    """The port to listen on; 0 for any free one."""
+    fd: int | None = None
+    """A listening socket that this process has inherited, in place of host and port."""
+    log_level: str = "info"
+    """One of uvicorn's: critical, error, warning, info, debug."""
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    """The longest message that a client may send."""
+    shutdown_grace_s: int = 3
+    """Seconds that calls which still run get when the server is asked to stop."""
+
+
+def serve(app: Callable[..., Any], settings: ServerSettings) -> None:
+    """Serve the application until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: ``fd`` is not a socket, or the port cannot be had.
+    """
+    server = uvicorn.Server(uvicorn_config(app, settings))
+    listening = _listen(settings)
+    # uvicorn raises the signal again once it has shut down; the process then ends by itself, with status 0.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, _do_nothing)
+    with listening:
+        host, port = listening.getsockname()[:2]
+        logger.info("Serving on http://%s:%s", host, port)
+        server.run(sockets=[listening])
+    _leave_stuck_threads()
+
+
+def uvicorn_config(app: Callable[..., Any], settings: ServerSettings) -> uvicorn.Config:
+    """Return uvicorn's configuration: its fastest parts that are installed, and the limits above."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        # At "info" uvicorn tells of every connection; a trainer opens thousands.
+        log_level="warning" if settings.log_level == "info" else settings.log_level,
+        access_log=settings.log_level == "debug",
+        ws="auto",
+        ws_max_size=settings.max_message_bytes,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=settings.shutdown_grace_s,
+    )
+
+
+def _listen(settings: ServerSettings) -> socket.socket:
+    if settings.fd is not None:
+        try:
+            return socket.socket(fileno=settings.fd)
+        except OSError as error:
+            raise ConfigurationError(f"--fd {settings.fd} is not an inherited socket: {error}.") from error
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. Choose another --host or --port."
+        ) from error
+    listening.listen(2048)
+    return listening
+
+
+def _do_nothing(_signal: int, _frame: object) -> None:
+    pass
+
+
+def _leave_stuck_threads() -> None:
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    deadline = time.monotonic() + _JOIN_S
+    for thread in others:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    stuck = [thread for thread in others if thread.is_alive()]
+    if stuck:
+        # A call that never returns would keep the interpreter from ending.
+        logger.warning("%d environment call(s) did not return; leaving them", len(stuck))
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
