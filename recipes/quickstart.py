@@ -89,7 +89,9 @@ def quickstart(config: str, overrides: list[str]) -> dict[str, object]:
     total = sum(seconds.values())
     phases = ", ".join(f"{name.replace('_', ' ')} {value:.0f} s" for name, value in seconds.items())
     console.print(f"{total / 60:.1f} minutes: {phases}")
-    console.print(f"learning curve: {curve}\ntrajectories:   {output / 'trajectories'} (Parquet)\nmodel:          {output}")
+    console.print(
+        f"learning curve: {curve}\ntrajectories:   {output / 'trajectories'} (Parquet)\nmodel:          {output}"
+    )
     return results
 
 

@@ -82,7 +82,9 @@ def train(
 def evaluate(
     context: typer.Context,
     config: ConfigFile,
-    model: Annotated[str | None, typer.Option(help="Folder or hub name of the model; the experiment's if absent.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Folder or hub name of the model; the experiment's if absent.")
+    ] = None,
     episodes: Annotated[int | None, typer.Option(help="Episodes to play; the experiment's if absent.")] = None,
     greedy: Annotated[
         bool | None, typer.Option("--greedy/--sampled", help="Play one way only; both ways if absent.")

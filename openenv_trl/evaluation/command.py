@@ -1,12 +1,14 @@
 """Evaluate the model of an experiment over its environment's servers, and show and store what was found."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.evaluation.evaluate import Progress, evaluate
@@ -31,7 +33,8 @@ def evaluate_experiment(
 ) -> list[EvaluationReport]:
     """Play an experiment's environment with a model.
 
-    Each episode begins with the prompt of the experiment's data set (its rows in turn) and a seed that no training run derives.
+    Each episode begins with a prompt of the experiment's data set (its rows in turn) and a seed that no training
+    run derives.
 
     Args:
         experiment: Names the environment, its limits, and what to play.
@@ -62,8 +65,8 @@ def evaluate_experiment(
     if experiment.training.use_cpu:
         torch.set_num_threads(1)
     torch.manual_seed(experiment.training.seed)
-    tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
-    loaded = AutoModelForCausalLM.from_pretrained(name, dtype=experiment.model.dtype).eval()
+    tokenizer: Any = AutoTokenizer.from_pretrained(name, padding_side="left")
+    loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype=experiment.model.dtype).eval()
     if torch.cuda.is_available() and not experiment.training.use_cpu:
         loaded = loaded.to("cuda")
     policy = TransformersPolicy(loaded, tokenizer)
@@ -92,9 +95,7 @@ def evaluate_experiment(
                     tasks,
                     sampling=SamplingParameters(greedy=greedy),
                     limits=environment.limits(experiment.training.max_completion_length),
-                    concurrency=min(
-                        environment.evaluation_concurrency, environment.sessions_per_server * len(urls)
-                    ),
+                    concurrency=min(environment.evaluation_concurrency, environment.sessions_per_server * len(urls)),
                     unfinished_reward=environment.unfinished_reward,
                     progress=_progress_lines(title),
                 )

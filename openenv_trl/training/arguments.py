@@ -4,11 +4,13 @@ They are read beside ``GRPOConfig`` and ``ModelConfig`` by TRL's parser: one YAM
 command line overrides it.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import RolloutLimits
@@ -17,7 +19,7 @@ from openenv_trl.training.tasks import SharedRandomness
 
 def _setting(default: Any, help: str) -> Any:
     if isinstance(default, list | dict):
-        return field(default_factory=lambda: type(default)(default), metadata={"help": help})
+        return field(default_factory=cast("Any", default).copy, metadata={"help": help})
     return field(default=default, metadata={"help": help})
 
 

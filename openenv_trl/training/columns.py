@@ -14,6 +14,8 @@ message, and `detach_columns` takes it out again before anything is rendered. Wh
 The columns stay in the dataset as well, so reward functions receive them from TRL as always.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,10 +57,15 @@ def attach_columns(dataset: Any, *, columns: Sequence[str] | None = None) -> Any
         raise ConfigurationError(f"The dataset has no 'prompt' column; it has {sorted(names)}. Rename or add it.")
     if hasattr(dataset, "__len__") and len(dataset) == 0:
         raise ConfigurationError("The dataset is empty: give at least one row with a prompt.")
-    missing = sorted(set(columns or ()) - set(names or columns or ()))
+    known = list(names or columns or ())
+    missing = sorted(set(columns or ()) - set(known))
     if missing:
-        raise ConfigurationError(f"The dataset has no columns {missing}; it has {sorted(names)}.")
-    return dataset.map(lambda row: {"prompt": _attach(row, columns)["prompt"]})  # pyright: ignore[reportUnknownLambdaType]
+        raise ConfigurationError(f"The dataset has no columns {missing}; it has {sorted(known)}.")
+
+    def with_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {"prompt": _attach(row, columns)["prompt"]}
+
+    return dataset.map(with_columns)
 
 
 def detach_columns(prompt: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:

@@ -6,11 +6,13 @@ generation has to run on the main thread, and in some set-ups all processes have
 alone or in lockstep with the other ranks.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 import concurrent.futures
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,7 +187,7 @@ def trainer_lockstep(trainer: Any) -> Callable[[int], list[int]] | None:
 
 
 @contextmanager
-def _new_tokens_limited(trainer: Any, max_new_tokens: int | None) -> Iterator[None]:
+def _new_tokens_limited(trainer: Any, max_new_tokens: int | None) -> Generator[None]:
     """Let one generation make at most so many tokens: the trainer's own limit covers a whole episode."""
     if getattr(trainer, "use_vllm", False):
         holder, name = trainer.vllm_generation, "max_completion_length"

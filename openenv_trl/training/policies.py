@@ -1,5 +1,7 @@
 """A policy over a transformers model in this process, for evaluation and for the warm start's checks."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_servers(arguments: EnvironmentArguments) -> Iterator[list[str]]:
+def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
     """The addresses of the environment's servers. Servers started here end with the block.
 
     Under several processes on one machine, each process starts its own replicas: they share no state.

@@ -6,6 +6,8 @@ response template, so that transformers' parser reads the model's tool calls and
 like any large model's.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 import re

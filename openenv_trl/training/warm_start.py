@@ -4,6 +4,8 @@ Afterwards the model calls tools properly and plays at random; what is good play
 loss covers what the environment wrote too, so that the model has a reason to look at it.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
 import math

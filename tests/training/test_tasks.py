@@ -1,0 +1,84 @@
+"""A group's generations share what the setting says, in every process, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout import Task
+from openenv_trl.training.columns import attach_columns
+from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts
+
+
+def batch(rows: list[dict[str, Any]], generations: int) -> list[Any]:
+    prompts = attach_columns([{"prompt": "Play.", **row} for row in rows])["prompt"]
+    return [prompt for prompt in prompts for _ in range(generations)]
+
+
+def tasks(prompts: list[Any], shared: SharedRandomness, **kwargs: Any) -> list[Task]:
+    settings = {"group_size": 4, "run_seed": 0, "batch": 0, **kwargs}
+    return tasks_from_prompts(prompts, shared=shared, **settings)
+
+
+def by_group(played: list[Task], key: str) -> list[set[Any]]:
+    groups: dict[Any, set[Any]] = {}
+    for task in played:
+        groups.setdefault(task.group, set()).add(task.reset.get(key))
+    return list(groups.values())
+
+
+ROWS = [{"seed": 11}, {"seed": 22}]
+
+
+def test_a_shared_episode_gives_the_rows_seed_to_all_generations() -> None:
+    assert by_group(tasks(batch(ROWS, 4), SharedRandomness.EPISODE), "seed") == [{11}, {22}]
+
+
+def test_a_shared_task_gives_each_generation_its_own_luck() -> None:
+    played = tasks(batch(ROWS, 4), SharedRandomness.TASK)
+    assert by_group(played, "task_seed") == [{11}, {22}]
+    assert len({task.reset["seed"] for task in played}) == 8
+
+
+def test_luck_is_new_in_every_batch_and_the_task_is_not() -> None:
+    first, second = (tasks(batch(ROWS, 4), SharedRandomness.TASK, batch=number) for number in (0, 1))
+    assert {t.reset["seed"] for t in first}.isdisjoint({t.reset["seed"] for t in second})
+    assert [t.reset["task_seed"] for t in first] == [t.reset["task_seed"] for t in second]
+
+
+def test_nothing_shared_gives_each_generation_a_seed() -> None:
+    played = tasks(batch(ROWS, 4), SharedRandomness.NONE)
+    assert len({task.reset["seed"] for task in played}) == 8
+    assert all("task_seed" not in task.reset for task in played)
+
+
+@pytest.mark.parametrize("shared", [SharedRandomness.EPISODE, SharedRandomness.TASK])
+def test_without_a_seed_column_groups_still_share_their_task(shared: SharedRandomness) -> None:
+    key = "seed" if shared is SharedRandomness.EPISODE else "task_seed"
+    seeds = by_group(tasks(batch([{"level": 1}, {"level": 1}], 4), shared), key)
+    assert [len(group) for group in seeds] == [1, 1]
+    assert seeds[0] != seeds[1], "two groups of the same prompt are two tasks"
+
+
+def test_the_rows_other_columns_reach_reset_unchanged() -> None:
+    played = tasks(batch([{"seed": 1, "level": "hard", "deck": [1, 2]}], 4), SharedRandomness.EPISODE)
+    assert played[0].reset == {"seed": 1, "level": "hard", "deck": [1, 2]}
+
+
+def test_a_group_that_straddles_two_processes_is_one_group() -> None:
+    prompts = batch([{"level": 1}, {"level": 2}], 4)
+    whole = tasks(prompts, SharedRandomness.TASK)
+    halves = [
+        *tasks(prompts[:3], SharedRandomness.TASK, process_index=0),
+        *tasks(prompts[3:6], SharedRandomness.TASK, process_index=1),
+    ]
+    assert [(t.group, t.index, dict(t.reset)) for t in halves] == [(t.group, t.index, dict(t.reset)) for t in whole[:6]]
+
+
+def test_columns_that_would_not_reach_reset_are_an_error_that_names_the_remedy() -> None:
+    prompt = [{"role": "user", "content": "Play."}]
+    with pytest.raises(ConfigurationError, match="attach_columns"):
+        tasks([prompt] * 4, SharedRandomness.EPISODE, columns_expected=True)
+    assert len(tasks([prompt] * 4, SharedRandomness.EPISODE)) == 4
