@@ -141,13 +141,14 @@ class BlackjackEnvironment(Environment[BlackjackAction, BlackjackObservation, Bl
             sab=self._sab,
         )
 
+    # Asynchronous like the hooks: a server calls them on its event loop, without a thread.
     @tool
-    def hit(self) -> BlackjackObservation:
+    async def hit(self) -> BlackjackObservation:
         """Draw one more card. Above 21 you are bust and lose."""
         return self._play("hit")
 
     @tool
-    def stand(self) -> BlackjackObservation:
+    async def stand(self) -> BlackjackObservation:
         """Draw no more cards. The dealer then plays, and the higher sum wins."""
         return self._play("stand")
 

@@ -26,3 +26,8 @@ def play_hand() -> PlayHand:
         return observations
 
     return play
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

@@ -169,14 +169,16 @@ def test_a_step_outside_a_hand_names_reset_and_changes_nothing() -> None:
     assert environment.state == before
 
 
-def test_tools_play_the_same_hand_as_actions() -> None:
+@pytest.mark.anyio
+async def test_tools_play_the_same_hand_as_actions_and_run_without_a_thread() -> None:
     by_action, by_tool = BlackjackEnvironment(), BlackjackEnvironment()
     assert [tool.name for tool in BlackjackEnvironment.list_tools()] == ["hit", "stand"]
     assert all(tool.description for tool in BlackjackEnvironment.list_tools())
+    assert BlackjackEnvironment.async_tools() == {"hit", "stand"}
     seed = seed_with(2, 3, (10,), (10, 4))
     assert by_action.reset(seed=seed) == by_tool.reset(seed=seed)
-    assert by_action.step(HIT) == by_tool.call_tool("hit", {})
-    assert by_action.step(STAND) == by_tool.call_tool("stand", {})
+    assert by_action.step(HIT) == await by_tool.call_tool("hit", {})
+    assert by_action.step(STAND) == await by_tool.call_tool("stand", {})
     assert by_action.state.step_count == by_tool.state.step_count == 2
     with pytest.raises(ActionValidationError, match="double"):
         by_tool.call_tool("double", {})
