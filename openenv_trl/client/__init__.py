@@ -1,0 +1,16 @@
+"""Clients of environment servers, asynchronous and blocking."""
+
+from openenv_trl.client.env_client import EnvClient
+from openenv_trl.client.generic import GenericAction, GenericEnvClient
+from openenv_trl.client.inquiry import fetch_health, fetch_metadata, fetch_schema
+from openenv_trl.client.sync_client import SyncEnvClient
+
+__all__ = [
+    "EnvClient",
+    "GenericAction",
+    "GenericEnvClient",
+    "SyncEnvClient",
+    "fetch_health",
+    "fetch_metadata",
+    "fetch_schema",
+]

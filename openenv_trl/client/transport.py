@@ -1,0 +1,139 @@
+"""The socket under a client, behind a seam: `Socket` is all that a client asks of it.
+
+Source of the settings: the public package's client (message limit, pings, no proxy for loopback).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+
+from openenv_trl.client.address import ServerAddress
+from openenv_trl.errors import ConfigurationError, ConnectionFailedError
+
+_CLOSE_S = 2.0  # for the closing handshake of a socket that nobody reads any more
+
+
+class SocketClosed(Exception):
+    """The socket's end. The text says how it ended, as the last half of a sentence."""
+
+
+class Socket(Protocol):
+    """Text messages, in order, both ways."""
+
+    async def send(self, text: bytes) -> None:
+        """Send a text message, or raise `SocketClosed`."""
+        ...
+
+    async def receive(self) -> str | bytes:
+        """Return the next text message, also one that came before the socket closed; or raise `SocketClosed`."""
+        ...
+
+    async def close(self) -> None:
+        """Close the socket in good order."""
+        ...
+
+    def abort(self) -> None:
+        """Close the socket at once, without waiting for anything."""
+        ...
+
+
+@dataclass(frozen=True)
+class SocketSettings:
+    """How a socket is opened and kept."""
+
+    connect_timeout_s: float
+    max_message_bytes: int
+    ping_interval_s: float | None
+    ping_timeout_s: float | None
+    headers: Mapping[str, str] | None
+
+
+async def open_socket(address: ServerAddress, settings: SocketSettings) -> Socket:
+    """Open a socket to the server.
+
+    Raises:
+        ConnectionFailedError: Nothing answered, or what answered is no OpenEnv server; the text names the URL.
+        ConfigurationError: The URL cannot be used.
+    """
+    url = address.websocket_url
+    try:
+        connection = await connect(
+            url,
+            additional_headers=settings.headers,
+            compression=None,
+            proxy=None if address.is_loopback else True,
+            open_timeout=settings.connect_timeout_s,
+            close_timeout=_CLOSE_S,
+            ping_interval=settings.ping_interval_s,
+            ping_timeout=settings.ping_timeout_s,
+            max_size=settings.max_message_bytes,
+        )
+    except InvalidURI as error:
+        raise ConfigurationError(f"{url} is not an address that can be connected to: {error}.") from error
+    except InvalidStatus as error:
+        raise _refused(url, f"HTTP status {error.response.status_code}") from error
+    except TimeoutError as error:
+        raise ConnectionFailedError(
+            f"No answer from {url} within {settings.connect_timeout_s:g} s. Check that the server is up, or give it "
+            "longer with connect_timeout_s.",
+            phase="connect",
+        ) from error
+    except OSError as error:
+        raise ConnectionFailedError(
+            f"Cannot connect to {url}: {error}. Check that the server is up, and its host and port.", phase="connect"
+        ) from error
+    except (InvalidHandshake, EOFError) as error:
+        raise _refused(url, str(error) or type(error).__name__) from error
+    return _WebSocket(connection)
+
+
+def _refused(url: str, answer: str) -> ConnectionFailedError:
+    return ConnectionFailedError(
+        f"{url} answered, but not with a WebSocket ({answer}): there is no OpenEnv server at this address. Give the "
+        "server's base URL, such as http://host:8000; its /health tells whether it is one.",
+        phase="connect",
+    )
+
+
+class _WebSocket:
+    """A socket of the websockets library."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def send(self, text: bytes) -> None:
+        try:
+            await self._connection.send(text, text=True)
+        except ConnectionClosed as error:
+            raise SocketClosed(_how(error)) from error
+
+    async def receive(self) -> str | bytes:
+        try:
+            return await self._connection.recv(decode=False)
+        except ConnectionClosed as error:
+            raise SocketClosed(_how(error)) from error
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def abort(self) -> None:
+        self._connection.transport.abort()
+
+
+def _how(error: ConnectionClosed) -> str:
+    if error.rcvd is None and error.sent is None:
+        return "the connection broke"
+    if error.sent is not None and not error.rcvd_then_sent and error.sent.code == 1009:
+        return f"the server sent a message longer than max_message_size_mb allows ({error.sent.reason})"
+    if error.sent is not None and not error.rcvd_then_sent and error.sent.code == 1011:
+        return "the server did not answer pings"
+    if error.rcvd is None:
+        return "the connection broke while it was closing"
+    reasons = {1000: "the server closed it", 1001: "the server is going away", 1012: "the server is shutting down"}
+    text = reasons.get(error.rcvd.code, f"the server closed it with code {error.rcvd.code}")
+    return f"{text} ({error.rcvd.reason})" if error.rcvd.reason else text
