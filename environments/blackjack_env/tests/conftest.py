@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from blackjack_env.models import BlackjackAction, BlackjackObservation
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-
 from blackjack_env import exact
 from blackjack_env.models import BlackjackAction, BlackjackObservation
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment

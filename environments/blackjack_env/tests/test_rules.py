@@ -10,13 +10,13 @@ from typing import Any
 import gymnasium
 import gymnasium.envs.toy_text.blackjack as reference
 import pytest
+from blackjack_env.models import BlackjackAction, BlackjackObservation
+from blackjack_env.server.blackjack_environment import BlackjackEnvironment, hand_sum
+from blackjack_env.server.shoe import Shoe
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from blackjack_env.models import BlackjackAction, BlackjackObservation
-from blackjack_env.server.blackjack_environment import BlackjackEnvironment, hand_sum
-from blackjack_env.server.shoe import Shoe
 from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
 
 HIT, STAND = BlackjackAction(move="hit"), BlackjackAction(move="stand")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from blackjack_env.models import BlackjackAction, BlackjackObservation
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
+from hypothesis import given
+from hypothesis import strategies as st
 
 SEEDS = st.integers(min_value=0, max_value=2**63)
 MOVES = st.lists(st.sampled_from(["hit", "stand"]), max_size=8)
