@@ -1,18 +1,21 @@
 """How a message of the model becomes actions: as tool calls, or as text that a function reads.
 
-Either way the message is read from exactly the sampled ids, and a mistake of the model's becomes a problem:
-text that the model is shown in place of an observation, without the environment being touched.
+Either way the message is read from exactly the sampled ids, and a mistake of the model's becomes a problem: text that
+the model is shown in place of an observation, without the environment being touched.
 """
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
+from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.task import Message
+from openenv_trl.rollout.tool_schema import argument_problem, random_arguments, tools_from_schema
 from openenv_trl.types import Tool
 
 
@@ -38,7 +41,7 @@ class ParsedTurn:
     """What a message of the model says.
 
     Attributes:
-        calls: The actions asked for, in order. Empty: the model did not act.
+        calls: The actions asked for, in order. Empty, and no problem: the model did not act.
         text: The message without its tool calls, for people.
         message: The message as chat templates take it, for logs.
         problem: Why the message as a whole could not be read, as the model is told; None if it could.
@@ -72,42 +75,93 @@ class ActionInterface(Protocol):
         ...
 
 
+def call_tool_action(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The action that calls one of an environment's tools."""
+    return {"type": "call_tool", "tool_name": name, "arguments": arguments}
+
+
 class ToolActions:
     """Actions as tool calls, read by the tokenizer's own response template.
 
     Args:
         tools: The tools offered.
-        as_step: Makes of a tool's name and arguments what goes out as ``step``. None: the call itself,
+        as_step: Makes of a tool's name and arguments what goes out as ``step``. By default the call itself,
             ``{"type": "call_tool", "tool_name": ..., "arguments": {...}}``.
-    """
 
-    answer_role: Literal["tool", "user"] = "tool"
+    Raises:
+        ConfigurationError: There are no tools, or two of one name.
+    """
 
     def __init__(
         self,
         tools: Sequence[Tool],
         *,
-        as_step: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None,
+        as_step: Callable[[str, dict[str, Any]], dict[str, Any]] = call_tool_action,
     ) -> None:
-        raise NotImplementedError
+        self._tools = {tool.name: tool for tool in tools}
+        if not tools:
+            raise ConfigurationError("ToolActions needs at least one tool; without tools, use TextActions.")
+        if len(self._tools) < len(tools):
+            raise ConfigurationError(f"Two tools have one name: {[tool.name for tool in tools]}.")
+        self._as_step = as_step
 
     @classmethod
     def from_schema(cls, action_schema: dict[str, Any]) -> ToolActions:
         """One tool "act" for an environment that offers none: its arguments go out as the action itself."""
-        raise NotImplementedError
+        return cls(tools_from_schema(action_schema), as_step=lambda _, arguments: arguments)
 
     @property
     def tools(self) -> Sequence[Tool]:
         """The tools that the prompt offers."""
-        raise NotImplementedError
+        return list(self._tools.values())
+
+    @property
+    def answer_role(self) -> Literal["tool", "user"]:
+        """Observations come as results of tools."""
+        return "tool"
 
     def parse(self, completion_ids: Sequence[int], template: DialogueTemplate) -> ParsedTurn:
         """Read the tool calls of one message."""
-        raise NotImplementedError
+        try:
+            message = copy.deepcopy(template.parse_message(completion_ids))
+        except ValueError as error:
+            text = template.text(completion_ids)
+            return ParsedTurn(
+                (), text, {"role": "assistant", "content": text}, f"Error: your tool call could not be read: {error}"
+            )
+        text = str(message.get("content") or "")
+        message["content"] = text
+        calls: Any = message.get("tool_calls") or []
+        read = tuple(self._read(call) for call in cast("list[Any]", calls if isinstance(calls, list) else [calls]))
+        if read:
+            message["tool_calls"] = [
+                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in read
+            ]
+        return ParsedTurn(read, text, message)
 
     def sample(self, generator: random.Random) -> Message:
         """A message with one call of a random tool."""
-        raise NotImplementedError
+        tool = generator.choice(list(self._tools.values()))
+        call = {"name": tool.name, "arguments": random_arguments(tool, generator)}
+        return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}
+
+    def _read(self, call: Any) -> ToolCall:
+        fields = _fields(call)
+        fields = _fields(fields["function"]) if "function" in fields else fields
+        name = fields.get("name")
+        if not isinstance(name, str):
+            return ToolCall("", {}, None, 'Error: a tool call must be {"name": ..., "arguments": {...}}.')
+        arguments: Any = fields.get("arguments")
+        arguments = {} if arguments is None else arguments
+        shown = _fields(arguments)
+        tool = self._tools.get(name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            return ToolCall(name, shown, None, f"Error: there is no tool '{name}'. The tools are: {known}.")
+        problem = argument_problem(tool, arguments)
+        if problem is not None:
+            return ToolCall(name, shown, None, f"Error: {problem}.")
+        return ToolCall(name, shown, self._as_step(name, shown))
 
 
 class TextActions:
@@ -119,12 +173,8 @@ class TextActions:
         examples: Texts that are valid actions, for random policies.
 
     Example:
-        >>> TextActions(lambda text: {"guess": text.strip()} if text.strip() else None, format_hint="Write one
-        word.")
+        >>> TextActions(lambda text: {"guess": text.strip()} if text.strip() else None, format_hint="Write a word.")
     """
-
-    answer_role: Literal["tool", "user"] = "user"
-    tools: Sequence[Tool] = ()
 
     def __init__(
         self,
@@ -133,12 +183,48 @@ class TextActions:
         format_hint: str = "No action could be read from your answer.",
         examples: Sequence[str] = (),
     ) -> None:
-        raise NotImplementedError
+        self._parse = parse
+        self._format_hint = format_hint
+        self._examples = list(examples)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """None: actions are text."""
+        return ()
+
+    @property
+    def answer_role(self) -> Literal["tool", "user"]:
+        """Observations come as messages of the user."""
+        return "user"
 
     def parse(self, completion_ids: Sequence[int], template: DialogueTemplate) -> ParsedTurn:
-        """Read the action of one message."""
-        raise NotImplementedError
+        """Read the action of one message.
+
+        Raises:
+            ConfigurationError: The function gave something that is neither a dict nor None.
+        """
+        text = template.text(completion_ids)
+        message: Message = {"role": "assistant", "content": text}
+        action: Any = self._parse(text)
+        if action is None:
+            return ParsedTurn((), text, message, self._format_hint)
+        if not isinstance(action, dict):
+            raise ConfigurationError(
+                "The function given to TextActions must return a dict or None, not "
+                f"{type(action).__name__} ({action!r:.80})."
+            )
+        return ParsedTurn((ToolCall("", {}, cast("dict[str, Any]", action)),), text, message)
 
     def sample(self, generator: random.Random) -> Message:
-        """One of the examples, as a message."""
-        raise NotImplementedError
+        """One of the examples, as a message.
+
+        Raises:
+            ConfigurationError: There are none.
+        """
+        if not self._examples:
+            raise ConfigurationError("Random text actions need examples: TextActions(..., examples=[...]).")
+        return {"role": "assistant", "content": generator.choice(self._examples)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

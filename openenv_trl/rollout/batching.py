@@ -1,12 +1,19 @@
 """When to ask the policy: in whole batches of whatever sessions are ready, no session waiting for all.
 
-`ReadyBatcher` decides; it has no clock and no task. `BatchedPolicy` is the shell that feeds it and calls the
-policy.
+`ReadyBatcher` decides; it has no clock and no task. `BatchedPolicy` is the shell that feeds it and calls the policy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import anyio
 from pydantic import BaseModel, ConfigDict, Field
+
+from openenv_trl.errors import ConfigurationError, PolicyError
+from openenv_trl.rollout.policy import Completion, Policy, SamplingParameters
 
 
 class BatchSettings(BaseModel):
@@ -15,7 +22,172 @@ class BatchSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch_window_s: float = Field(default=0.02, ge=0)
-    """Seconds that a ready episode waits for others to join its batch. Short beside a generation, long beside
-    a fast step; no episode waits where all of them are ready."""
+    """Seconds that the first ready episode waits for others to join its batch. Short beside a generation, long beside
+    a fast step; nobody waits where all episodes are ready."""
     max_batch_size: int = Field(default=1024, ge=1)
     """Prompts in one call of the policy. Lower it where memory is short."""
+
+
+@dataclass(frozen=True)
+class Fire:
+    """Send these requests to the policy now; they are taken out of the batcher."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do nothing before something happens, or until this time where there is one."""
+
+    until: float | None
+
+
+class ReadyBatcher:
+    """Decides which requests make a batch, and when.
+
+    A batch goes at once where every live episode is ready, or the batch is full; else when its first request has
+    waited for the window. While the policy generates nothing goes.
+    """
+
+    def __init__(self, settings: BatchSettings) -> None:
+        self._settings = settings
+        self._ready: dict[int, float] = {}
+        self._live = 0
+        self._generating = False
+
+    def episode_started(self) -> None:
+        """One more episode will ask for completions."""
+        self._live += 1
+
+    def episode_ended(self) -> None:
+        """One of them will ask no more."""
+        self._live -= 1
+
+    def request_added(self, key: int, now: float) -> None:
+        """An episode is ready."""
+        self._ready[key] = now
+
+    def request_withdrawn(self, key: int) -> None:
+        """An episode no longer waits; unknown keys are ignored."""
+        self._ready.pop(key, None)
+
+    def generation_finished(self) -> None:
+        """The policy has answered the last batch."""
+        self._generating = False
+
+    def decide(self, now: float) -> Fire | Wait:
+        """What to do at this time. After `Fire` the policy counts as generating until `generation_finished`."""
+        if self._generating or not self._ready:
+            return Wait(None)
+        full = len(self._ready) >= self._settings.max_batch_size
+        due = next(iter(self._ready.values())) + self._settings.batch_window_s
+        if not full and len(self._ready) < self._live and now < due:
+            return Wait(due)
+        keys = tuple(self._ready)[: self._settings.max_batch_size]
+        for key in keys:
+            del self._ready[key]
+        self._generating = True
+        return Fire(keys)
+
+
+@dataclass
+class _Request:
+    prompt: Sequence[int]
+    max_new_tokens: int
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    completion: Completion | None = None
+
+
+class BatchedPolicy:
+    """A policy that many episodes ask for one completion each, and that is called with batches.
+
+    Args:
+        policy: Who samples.
+        sampling: How; its ``max_new_tokens`` is set for each batch to the most that an episode of it asks for.
+        settings: When a batch goes.
+    """
+
+    def __init__(self, policy: Policy, sampling: SamplingParameters, settings: BatchSettings) -> None:
+        self.batch_sizes: list[int] = []
+        """The size of each batch so far."""
+        self._policy = policy
+        self._sampling = sampling
+        self._batcher = ReadyBatcher(settings)
+        self._requests: dict[int, _Request] = {}
+        self._next_key = 0
+        self._changed = anyio.Event()
+
+    @contextmanager
+    def episode(self) -> Generator[None, None, None]:
+        """An episode lives, and will ask."""
+        self._batcher.episode_started()
+        try:
+            yield
+        finally:
+            self._batcher.episode_ended()
+            self._changed.set()
+
+    async def complete(self, prompt: Sequence[int], max_new_tokens: int) -> Completion:
+        """One completion of at most so many tokens."""
+        key, self._next_key = self._next_key, self._next_key + 1
+        request = self._requests[key] = _Request(prompt, max_new_tokens)
+        self._batcher.request_added(key, anyio.current_time())
+        self._changed.set()
+        try:
+            await request.answered.wait()
+        finally:
+            self._batcher.request_withdrawn(key)
+            del self._requests[key]
+        assert request.completion is not None
+        return request.completion
+
+    async def serve(self) -> None:
+        """Answer requests until cancelled.
+
+        Raises:
+            PolicyError: The policy raised, or its completions do not fit the prompts.
+        """
+        while True:
+            decision = self._batcher.decide(anyio.current_time())
+            if isinstance(decision, Fire):
+                await self._generate([self._requests[key] for key in decision.keys])
+                self._batcher.generation_finished()
+                continue
+            self._changed = anyio.Event()
+            if decision.until is None:
+                await self._changed.wait()
+            else:
+                with anyio.move_on_after(decision.until - anyio.current_time()):
+                    await self._changed.wait()
+
+    async def _generate(self, requests: list[_Request]) -> None:
+        self.batch_sizes.append(len(requests))
+        longest = max(request.max_new_tokens for request in requests)
+        sampling = replace(self._sampling, max_new_tokens=longest)
+        try:
+            completions = await self._policy.generate([request.prompt for request in requests], sampling)
+        except (PolicyError, ConfigurationError):
+            raise
+        except Exception as error:  # the policy is anyone's code: whatever it raises, there is no policy any more
+            raise PolicyError(
+                f"The policy could not generate: {type(error).__name__}: {error}", phase="generate"
+            ) from error
+        if len(completions) != len(requests):
+            raise PolicyError(
+                f"The policy gave {len(completions)} completions for {len(requests)} prompts; it must give one for "
+                "each, in the prompts' order.",
+                phase="generate",
+            )
+        for request, completion in zip(requests, completions, strict=True):
+            request.completion = _cut(completion, request.max_new_tokens)
+            request.answered.set()
+
+
+def _cut(completion: Completion, max_new_tokens: int) -> Completion:
+    """The completion within its own episode's limit, where its batch allowed more."""
+    if len(completion.ids) <= max_new_tokens:
+        return completion
+    logprobs = completion.logprobs
+    return Completion(
+        completion.ids[:max_new_tokens], None if logprobs is None else logprobs[:max_new_tokens], finished=False
+    )

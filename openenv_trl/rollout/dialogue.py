@@ -1,13 +1,14 @@
 """One conversation as token ids: rendered once, then only ever appended to.
 
-Invariant: ``completion_ids``, ``mask`` and ``logprobs`` are equally long; the ids at mask 1 are, in order and
-bit for bit, the ids that were sampled; what was appended never changes.
+Invariant: ``completion_ids``, ``mask`` and ``logprobs`` are equally long; the ids at mask 1 are, in order and bit
+for bit, the ids that were sampled; what was appended never changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from openenv_trl.errors import PolicyError, SessionStateError
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.policy import Completion
 from openenv_trl.rollout.task import Message
@@ -24,28 +25,61 @@ class Dialogue:
     """
 
     def __init__(self, template: DialogueTemplate, messages: Sequence[Message]) -> None:
-        raise NotImplementedError
+        self.template = template
+        self.prompt_ids = template.prompt_ids(messages)
+        self.completion_ids: list[int] = []
+        self.mask: list[int] = []
+        self.logprobs: list[float] | None = []
+        self._last: Completion | None = None
 
     def context_ids(self) -> list[int]:
         """Everything so far: what the policy is given."""
-        raise NotImplementedError
+        return self.prompt_ids + self.completion_ids
 
     def append_completion(self, completion: Completion) -> None:
         """Append what the model sampled, untouched.
 
         Raises:
             PolicyError: It is empty, or its log-probs are not one for each id.
+            SessionStateError: The model's last message has not been answered.
         """
-        raise NotImplementedError
+        ids, logprobs = completion.ids, completion.logprobs
+        if self._last is not None:
+            raise SessionStateError("The model has already spoken: answer it before it speaks again.")
+        if not ids:
+            raise PolicyError("The policy gave an empty completion; it must give at least the end token.")
+        if logprobs is not None and len(logprobs) != len(ids):
+            raise PolicyError(f"The policy gave {len(logprobs)} log-probs for {len(ids)} ids; give one for each.")
+        self.completion_ids.extend(ids)
+        self.mask.extend([1] * len(ids))
+        if self.logprobs is not None:
+            self.logprobs = None if logprobs is None else [*self.logprobs, *logprobs]
+        self._last = completion
 
     def answer_ids(self, answers: Sequence[tuple[str, str]]) -> list[int]:
-        """The ids that `append_answers` would append: to see whether they fit."""
-        raise NotImplementedError
+        """The ids that `append_answers` would append: to see whether they fit.
+
+        Raises:
+            SessionStateError: The model has not spoken, or its message was cut by a limit: nothing can follow half a
+                message.
+        """
+        if self._last is None or not self._last.finished:
+            what = "has not spoken" if self._last is None else "was cut off in the middle of its message"
+            raise SessionStateError(f"There is nothing to answer: the model {what}.")
+        return self.template.answer_ids(answers, self._last.ids)
 
     def append_answers(self, answers: Sequence[tuple[str, str]]) -> None:
         """Append the environment's answers to the model's last message, and the header of its next one.
 
+        Args:
+            answers: Pairs of the tool's name and the text, in the order of the calls.
+
         Raises:
-            ConfigurationError: The last message was cut by a limit; nothing can follow half a message.
+            SessionStateError: As for `answer_ids`.
         """
-        raise NotImplementedError
+        ids = self.answer_ids(answers)
+        self.completion_ids.extend(ids)
+        self.mask.extend([0] * len(ids))
+        if self.logprobs is not None:
+            self.logprobs.extend([0.0] * len(ids))
+        self._last = None

@@ -39,5 +39,7 @@ class RolloutLimits(BaseModel):
     """Seconds of a whole run; episodes unfinished then end with ``BATCH_TIMEOUT``. None: the other limits
     suffice."""
     max_attempts: int = Field(default=3, ge=1)
-    """Tries of one episode, each in a fresh session, when the environment fails. Three outlast a server's
-    restart."""
+    """Tries of one episode, each in a fresh session, when the environment fails. Once may be chance; three times is
+    not."""
+    retry_delay_s: float = Field(default=0.5, ge=0)
+    """Seconds before the second try, doubled before each later one: a server that restarts needs a moment."""

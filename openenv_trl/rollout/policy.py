@@ -17,7 +17,8 @@ class SamplingParameters:
         top_p: Keeps the smallest set of tokens of this total probability; 1.0 keeps all.
         top_k: Keeps this many tokens; 0 keeps all.
         min_p: Keeps tokens of at least this share of the likeliest one's probability; None keeps all.
-        max_new_tokens: Tokens of one completion. The engine lowers it to what the episode's limits leave.
+        max_new_tokens: Tokens of one completion. The engine sets it for each batch, to what the episodes' limits
+            leave; what is given to `RolloutEngine.run` is not used.
         greedy: Take the likeliest token each time; the other fields then do not matter.
     """
 
@@ -53,9 +54,7 @@ class Policy(Protocol):
     run on.
     """
 
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
-    ) -> list[Completion]:
+    async def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
         """Sample one completion for each prompt, in the prompts' order.
 
         Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from openenv_trl.rollout.actions import ActionInterface
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
@@ -22,32 +23,31 @@ class ScriptedPolicy:
     def __init__(
         self, template: DialogueTemplate, choose: Callable[[Sequence[int]], Message | str | Sequence[int]]
     ) -> None:
-        raise NotImplementedError
+        self.template = template
+        self._choose = choose
 
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
-    ) -> list[Completion]:
-        """One scripted completion for each prompt."""
-        raise NotImplementedError
+    async def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
+        """One scripted completion for each prompt, cut to ``max_new_tokens``, at log-prob 0.0."""
+        return [self._completion(self._choose(prompt), sampling.max_new_tokens) for prompt in prompts]
+
+    def _completion(self, said: Any, max_new_tokens: int) -> Completion:
+        if isinstance(said, str):
+            said = {"role": "assistant", "content": said}
+        ids = self.template.message_ids(cast("Message", said)) if isinstance(said, Mapping) else list(said)
+        finished = len(ids) <= max_new_tokens
+        ids = ids[:max_new_tokens]
+        return Completion(ids, [0.0] * len(ids), finished)
 
 
-class RandomActionPolicy:
+class RandomActionPolicy(ScriptedPolicy):
     """Answers each prompt with a random valid action, written as the chat template writes it.
 
     Args:
         template: Turns messages into ids.
-        actions: Where valid messages are sampled from.
+        actions: Where valid messages are sampled from: each tool equally likely, arguments drawn from its schema.
         seed: Of the choices.
     """
 
-    def __init__(
-        self, template: DialogueTemplate, actions: ActionInterface, *, seed: int | None = None
-    ) -> None:
-        self.generator = random.Random(seed)
-        raise NotImplementedError
-
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
-    ) -> list[Completion]:
-        """One random completion for each prompt."""
-        raise NotImplementedError
+    def __init__(self, template: DialogueTemplate, actions: ActionInterface, *, seed: int | None = None) -> None:
+        generator = random.Random(seed)
+        super().__init__(template, lambda _: actions.sample(generator))

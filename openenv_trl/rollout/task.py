@@ -40,11 +40,7 @@ class Task:
 
     def __post_init__(self) -> None:
         prompt: Any = self.prompt
-        if (
-            isinstance(prompt, str)
-            or not prompt
-            or not all(isinstance(m, Mapping) and "role" in m for m in prompt)
-        ):
+        if isinstance(prompt, str) or not prompt or not all(isinstance(m, Mapping) and "role" in m for m in prompt):
             raise ConfigurationError(
                 f"The prompt of task {self.index} must be a non-empty list of messages like "
                 f'[{{"role": "user", "content": "..."}}], not {prompt!r:.120}.'

@@ -61,9 +61,7 @@ class EndReason(str, Enum):
         return self in _UNFINISHED
 
 
-_UNFINISHED = frozenset(
-    {EndReason.NO_ACTION, EndReason.INVALID_ACTION, EndReason.MAX_TURNS, EndReason.MAX_TOKENS}
-)
+_UNFINISHED = frozenset({EndReason.NO_ACTION, EndReason.INVALID_ACTION, EndReason.MAX_TURNS, EndReason.MAX_TOKENS})
 _PLAYED = _UNFINISHED | {EndReason.DONE, EndReason.TRUNCATED}
 
 

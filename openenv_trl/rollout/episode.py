@@ -1,0 +1,262 @@
+"""One episode, played in one session: reset, then turns of the model and steps of the environment, up to an end.
+
+Every call of the environment has its deadline. What the model does wrong is answered in the dialogue; what the
+environment does wrong ends the attempt with `EpisodeFailed`; what the user did wrong is raised as
+`ConfigurationError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+
+from openenv_trl.errors import ActionValidationError, ConfigurationError
+from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
+from openenv_trl.rollout.batching import BatchedPolicy
+from openenv_trl.rollout.dialogue import Dialogue
+from openenv_trl.rollout.dialogue_template import DialogueTemplate
+from openenv_trl.rollout.failures import EpisodeFailed, failure_of
+from openenv_trl.rollout.limits import RolloutLimits
+from openenv_trl.rollout.observation import observation_text
+from openenv_trl.rollout.refusals import RefusalWatch
+from openenv_trl.rollout.session import Session
+from openenv_trl.rollout.task import Message, Task
+from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
+from openenv_trl.types import StepResult
+
+Result = StepResult[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class EpisodeSetting:
+    """What all episodes of a run share."""
+
+    template: DialogueTemplate
+    actions: ActionInterface
+    limits: RolloutLimits
+    policy: BatchedPolicy
+    refusals: RefusalWatch
+    observation_separator: str
+
+
+@dataclass
+class Episode:
+    """One episode, and what is known of it so far: a trajectory can be made of it at any time."""
+
+    task: Task
+    setting: EpisodeSetting
+    dialogue: Dialogue | None = None
+    turns: list[Turn] = field(default_factory=list[Turn])
+    messages: list[Message] = field(default_factory=list[Message])
+    first_observation: str = ""
+    base_url: str = ""
+    attempts: int = 0
+    waiting_s: float = 0.0
+    reset_s: float = 0.0
+    started_s: float = 0.0
+    session_in_call: bool = False
+    """Whether the session is in the middle of a call: if the episode ends here, no one may use it again."""
+
+    async def play(self, session: Session) -> EndReason:
+        """Play from the beginning, in this session.
+
+        Raises:
+            EpisodeFailed: The environment failed.
+            ConfigurationError: The user's settings cannot work.
+            PolicyError: The policy's completions are not what they must be.
+        """
+        self.dialogue, self.turns, self.messages = None, [], []
+        self.first_observation, self.reset_s = "", 0.0
+        dialogue = self.dialogue = await self._begin(session)
+        limits = self.setting.limits
+        while True:
+            room = limits.max_completion_tokens - len(dialogue.completion_ids)
+            parsed = await self._ask(dialogue, min(room, limits.max_new_tokens_per_turn or room))
+            if parsed is None:
+                return EndReason.MAX_TOKENS
+            if not parsed.calls and parsed.problem is None:
+                return EndReason.NO_ACTION
+            answers, end = await self._act(session, parsed)
+            if end is not None:
+                return end
+            if len(self.turns) >= limits.max_turns:
+                return EndReason.MAX_TURNS
+            if len(dialogue.completion_ids) + len(dialogue.answer_ids(answers)) >= limits.max_completion_tokens:
+                return EndReason.MAX_TOKENS
+            dialogue.append_answers(answers)
+
+    def trajectory(self, end_reason: EndReason, ended_s: float, error: str | None = None) -> Trajectory:
+        """What the episode is, ended for this reason."""
+        dialogue = self.dialogue
+        prompt_ids = self.setting.template.prompt_ids(self.task.prompt) if dialogue is None else dialogue.prompt_ids
+        return Trajectory(
+            task=self.task,
+            prompt_ids=prompt_ids,
+            completion_ids=[] if dialogue is None else dialogue.completion_ids,
+            mask=[] if dialogue is None else dialogue.mask,
+            logprobs=[] if dialogue is None else dialogue.logprobs,
+            turns=self.turns,
+            end_reason=end_reason,
+            error=error,
+            attempts=max(self.attempts, 1),
+            first_observation=self.first_observation,
+            base_url=self.base_url,
+            started_s=self.started_s,
+            ended_s=ended_s,
+            waiting_s=self.waiting_s,
+            reset_s=self.reset_s,
+            messages=self.messages,
+        )
+
+    async def _begin(self, session: Session) -> Dialogue:
+        began = anyio.current_time()
+        limits = self.setting.limits
+        result = await self._call("reset", limits.reset_timeout_s, lambda: session.reset(**self.task.reset))
+        self.reset_s = anyio.current_time() - began
+        if result.done:
+            raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, "reset: the environment was done before the first step")
+        self.first_observation, _ = self._text_of(result)
+        self.messages = _with_observation(self.task.prompt, self.first_observation, self.setting.observation_separator)
+        return Dialogue(self.setting.template, self.messages)
+
+    async def _ask(self, dialogue: Dialogue, max_new_tokens: int) -> ParsedTurn | None:
+        """The model's next message; None where a limit cut it."""
+        began = anyio.current_time()
+        completion = await self.setting.policy.complete(dialogue.context_ids(), max_new_tokens)
+        dialogue.append_completion(completion)
+        turn = Turn(completion_tokens=len(completion.ids), generate_s=anyio.current_time() - began)
+        self.turns.append(turn)
+        if not completion.finished:
+            turn.text = self.setting.template.text(completion.ids)
+            self.messages.append({"role": "assistant", "content": turn.text})
+            return None
+        parsed = self.setting.actions.parse(completion.ids, self.setting.template)
+        turn.text = self.setting.template.text(completion.ids)
+        self.messages.append(parsed.message)
+        return parsed
+
+    async def _act(self, session: Session, parsed: ParsedTurn) -> tuple[list[tuple[str, str]], EndReason | None]:
+        """Take the actions of a message in order; what the environment answered, and the end if that ended it."""
+        turn = self.turns[-1]
+        answers: list[tuple[str, str]] = []
+        if parsed.problem is not None:
+            tools = self.setting.actions.tools
+            self._refuse(turn, answers, tools[0].name if tools else "", parsed.problem)
+        for call in parsed.calls:
+            if call.action is None:
+                self._refuse(turn, answers, call.name, call.problem or "Error: invalid action.")
+                continue
+            try:
+                result = await self._step(session, call.action)
+            except ActionValidationError as error:
+                self.setting.refusals.refused(error, call.action)
+                self._refuse(turn, answers, call.name, f"Error: {error}")
+                continue
+            self.setting.refusals.accepted()
+            text, turn_cut = self._text_of(result)
+            turn.actions.append(call.action)
+            turn.observations.append(text)
+            turn.truncated_observation_tokens += turn_cut
+            turn.rewards.append(self._reward_of(result))
+            answers.append((call.name, text))
+            self._log_answer(call.name, text)
+            if result.done:
+                turn.done = True
+                return answers, EndReason.TRUNCATED if _is_truncated(result) else EndReason.DONE
+        invalid = sum(len(turn.problems) for turn in self.turns)
+        too_many = invalid > self.setting.limits.max_invalid_actions
+        return answers, EndReason.INVALID_ACTION if too_many else None
+
+    async def _step(self, session: Session, action: dict[str, Any]) -> Result:
+        began = anyio.current_time()
+        try:
+            return await self._call("step", self.setting.limits.step_timeout_s, lambda: session.step(action))
+        finally:
+            self.turns[-1].environment_s += anyio.current_time() - began
+
+    async def _call(self, phase: str, timeout_s: float, call: Callable[[], Awaitable[Result]]) -> Result:
+        """One call of the environment, under its deadline."""
+        self.session_in_call = True
+        try:
+            with anyio.fail_after(timeout_s):
+                result = await call()
+        except ConfigurationError:
+            raise
+        except ActionValidationError as error:
+            if phase == "step":
+                self.session_in_call = False
+                raise
+            raise failure_of(error, phase) from error
+        except TimeoutError as error:
+            text = str(error) or f"the environment did not answer within {timeout_s:g} s"
+            raise failure_of(TimeoutError(text), phase) from error
+        except Exception as error:  # boundary: sessions and environments may be anyone's code
+            raise failure_of(error, phase) from error
+        observation: Any = result.observation
+        if not isinstance(observation, dict):
+            kind = type(observation).__name__
+            raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"{phase}: the observation is a {kind}, not a dict")
+        self.session_in_call = False
+        return result
+
+    def _reward_of(self, result: Result) -> float | None:
+        reward: Any = result.reward
+        if reward is None:
+            rewarded = any(value is not None for turn in self.turns for value in turn.rewards)
+            if result.done and rewarded:
+                raise EpisodeFailed(
+                    EndReason.INVALID_REWARD,
+                    "step: the last reward is missing though earlier ones were given; on the wire NaN and infinity "
+                    "become null",
+                )
+            return None
+        if not isinstance(reward, (bool, int, float)):
+            raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"step: the reward is no number but {reward!r:.80}")
+        if not math.isfinite(reward):
+            raise EpisodeFailed(EndReason.INVALID_REWARD, f"step: the reward is {reward}")
+        return float(reward)
+
+    def _text_of(self, result: Result) -> tuple[str, int]:
+        text = observation_text(result.observation)
+        limit = self.setting.limits.max_observation_tokens
+        return (text, 0) if limit is None else self.setting.template.shorten(text, limit)
+
+    def _refuse(self, turn: Turn, answers: list[tuple[str, str]], name: str, problem: str) -> None:
+        turn.problems.append(problem)
+        turn.observations.append(problem)
+        answers.append((name, problem))
+        self._log_answer(name, problem)
+
+    def _log_answer(self, name: str, text: str) -> None:
+        role = self.setting.actions.answer_role
+        self.messages.append({"role": role, "name": name, "content": text} if role == "tool" else _user(text))
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _is_truncated(result: Result) -> bool:
+    metadata: Any = result.metadata or result.observation.get("metadata")
+    return isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("truncated"))
+
+
+def _with_observation(prompt: Any, observation: str, separator: str) -> list[Message]:
+    """The prompt with the first observation at its end, in the user's last message where that is the last one."""
+    messages = [dict(message) for message in cast("list[Message]", prompt)]
+    if not observation:
+        return messages
+    last = messages[-1]
+    content = last.get("content")
+    if last["role"] != "user":
+        return [*messages, _user(observation)]
+    if isinstance(content, list):
+        blocks = cast("list[Any]", content)
+        last["content"] = [*blocks, {"type": "text", "text": observation}]
+    else:
+        last["content"] = f"{content}{separator}{observation}" if content else observation
+    return messages
