@@ -73,7 +73,8 @@ class DialogueTemplate:
         if not isinstance(end_id, int):
             raise ConfigurationError("The tokenizer has no end token. Set tokenizer.eos_token.")
         self.end_id = end_id
-        self._special_ids = {end_id, *tokenizer.all_special_ids}
+        added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict[str, int])()
+        self._special_ids = {end_id, *tokenizer.all_special_ids, *added.values()}
         self._prompt_ids = lru_cache(_CACHED_TEXTS)(self._make_prompt_ids)
         self._tail_ids = lru_cache(_CACHED_TEXTS)(self._make_tail_ids)
         self._frame = lru_cache(_CACHED_TEXTS)(self._make_frame)
@@ -241,10 +242,10 @@ class DialogueTemplate:
                 f"(chat_template=...){self._text_way_out()}."
             )
         ids = self._encode(tail)
-        if self._encode(whole)[-len(ids) :] != ids:
+        if not ids or ids[0] not in self._special_ids or self._encode(whole)[-len(ids) :] != ids:
             raise ConfigurationError(
-                "The chat template's messages do not end with a token of their own: what follows them merges with "
-                f"them. Use a template whose messages end with an end token{self._text_way_out()}."
+                "The chat template's messages do not end with a token of their own, so what follows them would merge "
+                f"with them. Use a template whose messages end with an end token{self._text_way_out()}."
             )
 
     def _find_parser(self) -> Callable[[Sequence[int]], Any]:
