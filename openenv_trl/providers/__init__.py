@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from openenv_trl.providers.base import Provider, Replica
+from openenv_trl.providers.pool import Lease, SessionPool
+from openenv_trl.providers.pool_decisions import PoolMetrics
 from openenv_trl.providers.process import ProcessProvider, ReplicaExit
 
-__all__ = ["ProcessProvider", "Provider", "Replica", "ReplicaExit"]
+__all__ = ["Lease", "PoolMetrics", "ProcessProvider", "Provider", "Replica", "ReplicaExit", "SessionPool"]

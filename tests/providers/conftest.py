@@ -83,7 +83,7 @@ class Owner:
             assert words, f"the owner ended: {self.process.wait()}"
             if words[0] == "ready":
                 self.urls.append(words[1])
-            elif words[0] in ("supervisor", "sibling"):
+            elif words[0] in ("supervisor", "child", "sibling"):
                 self.pids.setdefault(words[0], []).append(int(words[1]))
             elif words[2] == "pid":
                 self.pids.setdefault(words[4], []).append(int(words[3]))

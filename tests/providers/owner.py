@@ -27,8 +27,9 @@ async def main() -> None:
     if forks and os.fork() == 0:
         say("sibling", os.getpid())
         signal.pause()
-    for pid in provider.supervisor_pids:
-        say("supervisor", pid)
+    for supervisor, child in zip(provider.supervisor_pids, provider.server_pids, strict=True):
+        say("supervisor", supervisor)
+        say("child", child)
     for replica in provider.replicas:
         say("ready", replica.base_url)
     await anyio.sleep_forever()

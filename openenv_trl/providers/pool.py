@@ -1,0 +1,297 @@
+"""A pool of open sessions over servers: callers wait their turn and are not refused while they can wait.
+
+`PoolState` decides; this carries the decisions out. The pool has no task of its own: a session is opened in the
+task of the caller that asked, and the caller that is next in line minds the time for all. So nothing of it runs
+on when its callers are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+from typing_extensions import Self
+
+from openenv_trl.errors import ConfigurationError, OpenEnvError, SessionCapacityError, SessionStateError
+from openenv_trl.providers.logs import logger
+from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, PoolMetrics
+from openenv_trl.providers.pool_state import PoolState, closed_error
+
+
+class ClosableSession(Protocol):
+    """What the pool needs of a session."""
+
+    async def close(self) -> None:
+        """Ends the session."""
+        ...
+
+
+SessionT = TypeVar("SessionT", bound=ClosableSession)
+
+
+@dataclass(frozen=True, eq=False)
+class Lease(Generic[SessionT]):
+    """A session that is the caller's until it is released."""
+
+    session: SessionT
+    base_url: str
+    number: int
+    """The session's number in its pool."""
+
+
+@dataclass(eq=False)
+class _Waiter:
+    """What one waiting caller is told."""
+
+    event: anyio.Event = field(default_factory=anyio.Event)
+    grant: Grant | None = None
+    error: OpenEnvError | None = None
+    connect: Connect | None = None
+    scope: anyio.CancelScope | None = None
+
+
+class SessionPool(Generic[SessionT]):
+    """Sessions on several servers, opened when needed, lent, and used again.
+
+    A server that refuses a session for lack of capacity makes callers wait, never fail: the pool keeps to what the
+    server allowed, and tries for more now and then. One that does not answer is set aside for a while; callers go to
+    the others. The least loaded server is asked first; callers are served in order. The pool belongs to one event loop.
+
+    Args:
+        base_urls: The servers' addresses.
+        connect: Opens a session at an address. Raises SessionCapacityError when the server is full,
+            ConnectionFailedError (or any OSError) when it does not answer; any other error goes to the caller at once.
+        sessions_per_server: How many sessions to hold on each server at most.
+        connect_timeout_s: Seconds after which an attempt to connect is given up and another server is tried.
+        close_timeout_s: Seconds that the closing of a session may take before it is left to itself.
+        server_patience_s: Seconds for which no server at all may answer before callers get a ConnectionFailedError,
+            even if their own deadline is later: a restarting server comes back within that time, a wrong address never.
+
+    Example:
+        >>> pool = SessionPool(servers.base_urls, connect, sessions_per_server=16)
+        >>> async with pool, pool.session(deadline_s=60) as session:
+        ...     await session.reset(seed=1)
+    """
+
+    def __init__(
+        self,
+        base_urls: Sequence[str],
+        connect: Callable[[str], Awaitable[SessionT]],
+        *,
+        sessions_per_server: int,
+        connect_timeout_s: float = 30.0,
+        close_timeout_s: float = 2.0,
+        server_patience_s: float = 30.0,
+    ) -> None:
+        if isinstance(base_urls, str):
+            raise ConfigurationError(f"base_urls is the string {base_urls!r}; pass a list of addresses")
+        if not base_urls:
+            raise ConfigurationError("base_urls is empty; the pool needs the address of at least one server")
+        if len(set(base_urls)) < len(base_urls):
+            raise ConfigurationError(
+                f"base_urls names a server twice: {list(base_urls)}; raise sessions_per_server instead"
+            )
+        if sessions_per_server < 1:
+            raise ConfigurationError(f"sessions_per_server={sessions_per_server}; it must be at least 1")
+        self._connect = connect
+        self._connect_timeout_s = connect_timeout_s
+        self._close_timeout_s = close_timeout_s
+        self._state = PoolState(base_urls, sessions_per_server, server_patience_s=server_patience_s)
+        self._sessions: dict[int, SessionT] = {}
+        self._waiters: dict[int, _Waiter] = {}
+        self._told_head: int | None = None
+        self._loop: object = None
+        self._settled: anyio.Event | None = None
+
+    def metrics(self) -> PoolMetrics:
+        """The pool's counters and present numbers."""
+        return self._state.metrics()
+
+    async def acquire(self, timeout_s: float | None = None) -> Lease[SessionT]:
+        """Waits for a session, and lends it until it is released.
+
+        Args:
+            timeout_s: Seconds to wait at most; None to wait as long as it takes.
+
+        Raises:
+            DeadlineExceededError: All sessions stayed in use; the message tells how many, and what to raise.
+            ConnectionFailedError: No server answered in all that time.
+            SessionStateError: The pool is closed, or belongs to another event loop.
+        """
+        self._check_loop()
+        await anyio.lowlevel.checkpoint()
+        now = anyio.current_time()
+        deadline = float("inf") if timeout_s is None else now + timeout_s
+        ticket, decisions = self._state.request(now, deadline)
+        waiter = self._waiters[ticket] = _Waiter()
+        try:
+            await self._carry_out(decisions)
+            while waiter.grant is None:
+                if waiter.error is not None:
+                    raise waiter.error
+                if waiter.connect is not None:
+                    await self._carry_out(await self._open(waiter, waiter.connect, deadline))
+                else:
+                    await self._carry_out(await self._wait(ticket, waiter))
+            if waiter.connect is not None:  # granted before its own attempt was begun
+                await self._carry_out(self._state.abandoned(waiter.connect.attempt, anyio.current_time()))
+                waiter.connect = None
+            if self._state.is_closed:
+                raise closed_error()
+            return Lease(self._sessions[waiter.grant.session], waiter.grant.url, waiter.grant.session)
+        except BaseException:
+            await self._give_up(ticket, waiter)
+            raise
+        finally:
+            del self._waiters[ticket]
+
+    async def release(self, lease: Lease[SessionT], *, healthy: bool = True) -> None:
+        """Gives a session back.
+
+        Args:
+            lease: What ``acquire`` returned.
+            healthy: False when the session failed or its state is unknown: it is closed, and another is opened when
+                one is needed.
+
+        Raises:
+            SessionStateError: The lease was released before.
+        """
+        await self._carry_out(self._state.release(lease.number, anyio.current_time(), healthy))
+
+    @asynccontextmanager
+    async def session(self, deadline_s: float | None = None) -> AsyncGenerator[SessionT]:
+        """Lends a session for a block; it counts as unhealthy when the block raises or is cancelled.
+
+        Args:
+            deadline_s: Seconds to wait for the session at most.
+        """
+        lease = await self.acquire(deadline_s)
+        try:
+            yield lease.session
+        except BaseException:
+            await self.release(lease, healthy=False)
+            raise
+        await self.release(lease)
+
+    async def aclose(self) -> None:
+        """Closes every session, also those that are lent; callers that wait get a SessionStateError."""
+        if not self._state.is_closed:
+            self._settled = anyio.Event()
+            await self._carry_out(self._state.close(anyio.current_time()))
+        if self._settled is not None:
+            with anyio.move_on_after(self._close_timeout_s, shield=True):
+                await self._settled.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _open(self, waiter: _Waiter, connect: Connect, deadline: float) -> list[Decision]:
+        """Makes the attempt that the state asked this caller for, and reports how it ended."""
+        session: SessionT | None = None
+        refused, failure = False, ""
+        late = min(deadline, anyio.current_time() + self._connect_timeout_s)
+        with anyio.CancelScope(deadline=late) as scope:
+            waiter.scope = scope
+            try:
+                session = await self._connect(connect.url)
+            except SessionCapacityError:
+                refused = True
+            except OSError as error:
+                failure = f"{type(error).__name__}: {error}"
+        waiter.scope = waiter.connect = None
+        now = anyio.current_time()
+        if session is not None:
+            number, decisions = self._state.connected(connect.attempt, now)
+            self._sessions[number] = session
+        elif refused:
+            decisions = self._state.refused(connect.attempt, now)
+        elif waiter.grant or waiter.error or now >= deadline:
+            decisions = self._state.abandoned(connect.attempt, now)
+        else:
+            failure = failure or f"no session within {self._connect_timeout_s:g} s"
+            decisions = self._state.failed(connect.attempt, now, failure)
+        return decisions
+
+    async def _wait(self, ticket: int, waiter: _Waiter) -> list[Decision]:
+        """Waits until this caller is told something, or is to see to the time."""
+        with anyio.CancelScope(deadline=self._state.wake_at(ticket, anyio.current_time())) as scope:
+            await waiter.event.wait()
+        waiter.event = anyio.Event()
+        return self._state.tick(anyio.current_time()) if scope.cancelled_caught else []
+
+    async def _give_up(self, ticket: int, waiter: _Waiter) -> None:
+        """The caller was cancelled, or its attempt raised: what it had or was about to get goes to others."""
+        now = anyio.current_time()
+        decisions = self._state.cancel(ticket, now)
+        if waiter.connect is not None:
+            decisions += self._state.abandoned(waiter.connect.attempt, now)
+        if waiter.grant is not None:
+            decisions += self._state.release(waiter.grant.session, now, healthy=True)
+        await self._carry_out(decisions)
+
+    async def _carry_out(self, decisions: list[Decision]) -> None:
+        """Tells callers, and closes what is to be closed; that is bounded in time and not cut short."""
+        to_close = self._tell(decisions)
+        if to_close:
+            with anyio.CancelScope(shield=True):
+                async with anyio.create_task_group() as tasks:
+                    for number in to_close:
+                        tasks.start_soon(self._close, number)
+
+    def _tell(self, decisions: list[Decision]) -> list[int]:
+        """Passes decisions to the callers whose they are; returns the sessions to close."""
+        to_close: list[int] = []
+        for decision in decisions:
+            if isinstance(decision, Close):
+                to_close.append(decision.session)
+            elif isinstance(decision, Abandon):
+                scope = self._waiters[decision.ticket].scope
+                if scope is not None:
+                    scope.cancel()
+            else:
+                waiter = self._waiters[decision.ticket]
+                if isinstance(decision, Grant):
+                    waiter.grant = decision
+                elif isinstance(decision, Connect):
+                    waiter.connect = decision
+                else:
+                    waiter.error = decision.error
+                waiter.event.set()
+        head = self._state.head
+        if head is not None and head != self._told_head:
+            self._waiters[head].event.set()  # it minds the time from now on
+        self._told_head = head
+        if self._settled is not None and not self._state.connecting:
+            self._settled.set()
+        return to_close
+
+    async def _close(self, number: int) -> None:
+        session = self._sessions.pop(number)
+        try:
+            with anyio.move_on_after(self._close_timeout_s):
+                await session.close()
+        except Exception as error:
+            # A session that fails to close is gone all the same, whatever its class raises.
+            logger.debug("closing a session failed: %s: %s", type(error).__name__, error)
+        finally:
+            self._tell(self._state.closed(number, anyio.current_time()))
+
+    def _check_loop(self) -> None:
+        loop = anyio.lowlevel.current_token()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop != loop:
+            raise SessionStateError(
+                "this pool was used in another event loop, and its sessions live there; make a pool in each anyio.run",
+                phase="connect",
+            )
