@@ -51,7 +51,8 @@ def _encode_slowly(value: Any) -> bytes:
     try:
         return pydantic_core.to_json(value, inf_nan_mode="null", fallback=_as_list)
     except ValueError as error:
-        raise TypeError(str(error).removeprefix("Error serializing to JSON: ")) from None
+        text = str(error).removeprefix("Error serializing to JSON: ").removeprefix("TypeError: ")
+        raise TypeError(text) from None
 
 
 def _as_list(value: Any) -> Any:
