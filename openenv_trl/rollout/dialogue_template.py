@@ -169,15 +169,12 @@ class DialogueTemplate:
         spoken = self._render(stand_in, begin=False)
         whole = self._render([*stand_in, *self._answer_messages(answers)], begin=True)
         decode = self.tokenizer.decode
-        ids = [self.end_id, *sorted(self._special_ids - {self.end_id})]
-        texts = [text for text in (cast("str", decode([token], skip_special_tokens=False)) for token in ids) if text]
-        for text in texts:
-            after = spoken[spoken.rfind(text) + len(text) :] if text in spoken else "no end"
-            for other in texts:
-                after = after.replace(other, "")
+        marks = {cast("str", decode([token], skip_special_tokens=False)) for token in self._special_ids} - {""}
+        for mark in sorted((mark for mark in marks if mark in spoken), key=spoken.rfind, reverse=True):
             # Some templates close a whole conversation with the end token, and no message inside it.
-            if not after.strip() and whole.count(text) >= spoken.count(text):
-                return text
+            if whole.count(mark) >= spoken.count(mark):
+                return mark if not spoken[spoken.rfind(mark) + len(mark) :].strip() else ""
+            spoken = spoken[: spoken.rfind(mark)]
         return ""
 
     def _tail_text(self, answers: Answers) -> str:
