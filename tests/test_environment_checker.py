@@ -242,6 +242,40 @@ class CloseTakesTheOthersAlong(Sound):
         self.tables.clear()
 
 
+class TheNewestTakesTheTable(Sound):
+    owner: ClassVar[Any] = None
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Answer:
+        type(self).owner = self
+        return super().reset(seed, episode_id)
+
+    def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        answer = super().step(action)
+        answer.text += "" if self.owner is self else " from the gallery"
+        return answer
+
+
+class OnlyAsync(Sound):
+    async def reset_async(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Answer:
+        return Sound.reset(self, seed, episode_id)
+
+    async def step_async(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        return Sound.step(self, action)
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Answer:
+        raise NotImplementedError
+
+    def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        raise NotImplementedError
+
+
+class UsesUpItsActions(Sound):
+    def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        answer = super().step(action)
+        answer.text += f" {action.metadata.setdefault('uses', []).append(1) or len(action.metadata['uses'])}"
+        return answer
+
+
 class CloseRaises(Sound):
     def close(self) -> None:
         raise OSError("busy")
@@ -414,6 +448,7 @@ class ToolWithoutHints(Sound):
         (HooksDiffer, ["hooks-agree"]),
         (GeneratorInTheClass, ["concurrent-sessions"]),
         (CloseTakesTheOthersAlong, ["concurrent-sessions"]),
+        (TheNewestTakesTheTable, ["concurrent-sessions"]),
         (GeneratorInTheClassAndOneSession, ["instances-share-state"]),
         (ConcurrencyUndeclared, ["concurrency-undeclared"]),
         (CloseRaises, ["close"]),
@@ -431,6 +466,7 @@ class ToolWithoutHints(Sound):
         (ToolUndescribed, ["tool-description"]),
         (ToolWithoutHints, ["tool-schema"]),
         (Sound, []),
+        (OnlyAsync, []),
         (WithTools, []),
         (WithAsyncTool, []),
         (BlackjackEnvironment, []),
@@ -486,6 +522,16 @@ def test_a_step_that_raises_on_the_callers_own_action_is_an_error_and_on_a_drawn
     given = check_environment(StepRaises, sample_actions=[{"number": 1}])
     assert [finding.level for finding in given] == ["error"]
     assert "step({'number': 1}) raised ZeroDivisionError('of nothing')" in given[0].message
+
+
+def test_the_callers_actions_are_copied_for_each_use() -> None:
+    action = Guess(number=1, metadata={"uses": []})
+    assert check_environment(UsesUpItsActions, sample_actions=[action]) == []
+    assert action.metadata == {"uses": []}
+
+
+def test_one_seed_alone_tells_nothing_of_whether_seeds_matter() -> None:
+    assert check_environment(SeedIgnored, seeds=(3,)) == []
 
 
 def test_examples_of_a_field_make_an_action_that_can_be_drawn() -> None:
@@ -580,4 +626,6 @@ def test_drawn_values_reach_all_of_a_small_range() -> None:
     generator = random.Random(0)
     assert {sample({"type": "integer", "minimum": 1, "maximum": 3}, generator) for _ in range(60)} == {1, 2, 3}
     assert {sample({"enum": ["a", "b"]}, generator) for _ in range(60)} == {"a", "b"}
+    both = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2, "uniqueItems": True}
+    assert all(sorted(sample(both, generator)) == [False, True] for _ in range(20))
     assert {sample({"type": "boolean"}, generator) for _ in range(60)} == {True, False}

@@ -199,7 +199,7 @@ class BlackjackEnvironment(Environment[BlackjackAction, BlackjackObservation, Bl
         if self._sab and is_natural(self._player) and not is_natural(self._dealer):
             return 1.0
         if dealer > 21 or player > dealer:
-            return 1.5 if self._natural and not self._sab and is_natural(self._player) else 1.0
+            return 1.5 if self._natural and is_natural(self._player) else 1.0
         return 0.0 if player == dealer else -1.0
 
     def _table(self, reward: float | None) -> BlackjackObservation:

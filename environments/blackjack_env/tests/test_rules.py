@@ -137,6 +137,10 @@ def test_natural_pays_more_only_where_asked_for_and_only_for_two_cards() -> None
     for natural, reward in ((None, 1.0), (True, 1.5), (False, 1.0)):
         environment.reset(seed=seed, natural=natural)
         assert environment.step(STAND).reward == reward
+    constructed = BlackjackEnvironment(natural=True)
+    for natural, reward in ((None, 1.5), (False, 1.0), (None, 1.5)):
+        constructed.reset(seed=seed, natural=natural)
+        assert constructed.step(STAND).reward == reward
     environment.reset(seed=seed, natural=True, sab=True)
     assert environment.step(STAND).reward == 1.0
     environment.reset(seed=seed_with(5, 6, (10, 9), (10,)), natural=True)
