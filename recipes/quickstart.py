@@ -100,7 +100,7 @@ def evaluated(experiment: Experiment, model: Path, label: str, base_urls: list[s
     return evaluate_experiment(experiment, model=model, label=label, base_urls=base_urls, quiet=True)
 
 
-class timed:  # noqa: N801 - reads as a statement
+class timed:
     """Adds a block's wall-clock seconds to a dict."""
 
     def __init__(self, seconds: dict[str, float], name: str) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.evaluation.evaluate import Progress, evaluate
 from openenv_trl.evaluation.report import EvaluationReport, comparison_table
+from openenv_trl.evaluation.run import Progress, evaluate
 from openenv_trl.rollout import SamplingParameters, Task
 from openenv_trl.training.tasks import derive_seed
 

@@ -92,10 +92,12 @@ def comparison_table(
     """
     from rich.table import Table
 
+    some_failed = any(report.failed for report in reports)
     table = Table(title=title, title_justify="left")
-    table.add_column("policy")
-    for heading in ("mean return", "95% interval", "episodes", "turns", "invalid", "failed", "seconds"):
-        table.add_column(heading, justify="right")
+    table.add_column("policy", no_wrap=True)
+    headings = ["mean return", "95% interval", "episodes", "turns", "invalid", *(["failed"] if some_failed else [])]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for report in reports:
         returns = report.returns
         table.add_row(
@@ -105,11 +107,12 @@ def comparison_table(
             f"{returns.count:,}",
             f"{report.mean_turns:.2f}",
             f"{report.invalid_actions:,}",
-            f"{report.failed:,}",
-            f"{report.seconds:.0f}",
+            *([f"{report.failed:,}"] if some_failed else []),
         )
     if references:
         table.add_section()
         for name, value in references.items():
-            table.add_row(f"[dim]{name}[/dim]", f"[dim]{value:+.4f}[/dim]", "[dim]exact[/dim]", *[""] * 5)
+            table.add_row(
+                f"[dim]{name}[/dim]", f"[dim]{value:+.4f}[/dim]", "[dim]exact[/dim]", *[""] * (len(headings) - 2)
+            )
     return table

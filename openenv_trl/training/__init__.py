@@ -9,21 +9,21 @@ if TYPE_CHECKING:
     from openenv_trl.training.arguments import EnvironmentArguments
     from openenv_trl.training.columns import attach_columns, detach_columns
     from openenv_trl.training.policies import TransformersPolicy
-    from openenv_trl.training.progress import RolloutProgress
+    from openenv_trl.training.progress import RolloutProgress, disable_progress_bars
     from openenv_trl.training.rollout_func import EnvironmentRollout, RolloutFailureError
     from openenv_trl.training.servers import open_servers
+    from openenv_trl.training.supervised import WarmStartSettings, warm_start
     from openenv_trl.training.tiny_policy import make_tiny_policy
-    from openenv_trl.training.warm_start import WarmStartSettings, warm_start
 
 _HOMES = {
     "arguments": ("EnvironmentArguments",),
     "columns": ("attach_columns", "detach_columns"),
     "policies": ("TransformersPolicy",),
-    "progress": ("RolloutProgress",),
+    "progress": ("RolloutProgress", "disable_progress_bars"),
     "rollout_func": ("EnvironmentRollout", "RolloutFailureError"),
     "servers": ("open_servers",),
     "tiny_policy": ("make_tiny_policy",),
-    "warm_start": ("WarmStartSettings", "warm_start"),
+    "supervised": ("WarmStartSettings", "warm_start"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -36,6 +36,7 @@ __all__ = [
     "WarmStartSettings",
     "attach_columns",
     "detach_columns",
+    "disable_progress_bars",
     "make_tiny_policy",
     "open_servers",
     "warm_start",

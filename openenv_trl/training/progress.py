@@ -8,6 +8,15 @@ from typing import Any
 from transformers import TrainerCallback
 
 
+def disable_progress_bars() -> None:
+    """Keep the bars of transformers and datasets out of a log: loading, saving, mapping."""
+    import datasets
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+
+
 class RolloutProgress(TrainerCallback):
     """Prints the step, the mean reward, how episodes ended, and the time left.
 

@@ -1,9 +1,10 @@
 """A tiny causal language model that speaks a tool-calling protocol, made on the spot: for tests, CPUs and first runs.
 
-The tokenizer's words come from the environment's own texts, so a sentence is a few tokens and a tool call without
-arguments is three and the end of the message. The chat template is in the style of ChatML, keeps prefixes, and has a
-response template, so that transformers' parser reads the model's tool calls and TRL and the rollout engine take it
-like any large model's.
+The tokenizer's words come from the environment's own texts. A clause that the environment says again and again
+(" Sum 16,") is one word, so a short sentence is a few tokens and each tells by itself what it is about, which a model
+of one layer can use; a tool call without arguments is three tokens and the end of the message. What is not in the
+vocabulary is spelled out. The chat template is in the style of ChatML, keeps prefixes, and has a response template, so
+that transformers' parser reads the model's tool calls, and TRL and the rollout engine take it like any large model's.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,6 +12,7 @@ like any large model's.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,11 @@ from openenv_trl.errors import ConfigurationError
 from openenv_trl.types import Tool
 
 PAD, UNKNOWN, MESSAGE_START, MESSAGE_END = "<|endoftext|>", "<|unk|>", "<|im_start|>", "<|im_end|>"
+
+_CLAUSE = re.compile(r"[^,.:;!?\n]*[,.:;!?\n]")
+_WORD = re.compile(r" ?\w+")
+_CLAUSE_COUNT = 8
+"""A clause said so many times becomes a word of its own."""
 
 _CALL_START = '<tool_call>\n{"name": "'
 _CALL_ARGUMENTS = '", "arguments": '
@@ -31,7 +38,7 @@ CHAT_TEMPLATE = """\
 {%- set tool = tool.function or tool %}
 {{- ' ' + tool.name + '(' + (tool.parameters.properties or {}) | join(', ') + ')' }}
 {%- endfor %}
-{{- '<|im_end|>\\n' }}
+{{- '<|im_end|>' }}
 {%- endif %}
 {%- for message in messages %}
 {{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}
@@ -41,7 +48,7 @@ CHAT_TEMPLATE = """\
 {{- call.arguments if call.arguments is string else call.arguments | tojson }}
 {{- '}\\n</tool_call>' }}
 {%- endfor %}
-{{- '<|im_end|>\\n' }}
+{{- '<|im_end|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
 {{- '<|im_start|>assistant\\n' }}
@@ -86,29 +93,33 @@ def make_tokenizer(texts: Iterable[str], tools: Sequence[Tool]) -> Any:
 
     if not tools:
         raise ConfigurationError("A tiny policy needs at least one tool to call, and the environment has none.")
-    phrases = [_CALL_START, _CALL_ARGUMENTS + "{}" + _CALL_END, _CALL_ARGUMENTS, _CALL_END]
-    phrases += [f"{role}\n" for role in ("system", "user", "assistant", "tool")]
+    roles = [f"{MESSAGE_START}{role}\n" for role in ("system", "user", "assistant", "tool")]
+    special = [PAD, UNKNOWN, MESSAGE_START, MESSAGE_END, *roles]
+    offered = [f" {tool.name}({', '.join(tool.input_schema.get('properties', {}))})" for tool in tools]
+    phrases = ["Tools:", *offered, "\n\n", _CALL_START, _CALL_ARGUMENTS + "{}" + _CALL_END, _CALL_ARGUMENTS, _CALL_END]
     named = [tool.name for tool in tools]
     for tool in tools:
         named += [str(name) for name in tool.input_schema.get("properties", {})]
-    words = dict.fromkeys([*phrases, *named, *(f" {name}" for name in named), "Tools"])
-    word = re.compile(r" ?\w+|[^\w]")
+    clauses: Counter[str] = Counter()
+    words: Counter[str] = Counter()
     for text in texts:
-        words.update(dict.fromkeys(word.findall(text)))
-    known = [w for w in words if len(w) > 1 and w not in phrases and w not in named]
-    words.update(dict.fromkeys(chr(code) for code in range(32, 127)))
-    words["\n"] = None
-    vocabulary = {w: index for index, w in enumerate([PAD, UNKNOWN, MESSAGE_START, MESSAGE_END, *words])}
+        clauses.update(_CLAUSE.findall(text))
+        words.update(_WORD.findall(text))
+    said = [clause for clause, count in clauses.items() if count >= _CLAUSE_COUNT and len(clause) > 1]
+    known = [word for word in words if len(word) > 1]
+    letters = ["\n", *(chr(code) for code in range(32, 127))]
+    pieces = dict.fromkeys([*phrases, *named, *(f" {name}" for name in named), *said, *known, *letters])
+    vocabulary = {w: index for index, w in enumerate([*special, *pieces])}
 
     core = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
-    # Phrases and names first, then whole known words; what is left is spelled out, character by character.
-    whole = "|".join(re.escape(w) for w in sorted(known, key=len, reverse=True))
-    first = "|".join(re.escape(w) for w in sorted([*phrases, *named], key=len, reverse=True))
-    core.pre_tokenizer = Split(Regex(rf"{first}|(?:{whole or '(?!)'})(?!\w)|[\s\S]"), behavior="isolated")
-    core.decoder = Fuse()
-    core.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t in (PAD, UNKNOWN, MESSAGE_START, MESSAGE_END)]
+    # Phrases, names and clauses first, then whole known words; what is left is spelled out, character by character.
+    first, whole = (
+        "|".join(re.escape(piece) for piece in sorted(dict.fromkeys(group), key=len, reverse=True)) or "(?!)"
+        for group in ([*phrases, *said, *named], known)
     )
+    core.pre_tokenizer = Split(Regex(rf"{first}|(?:{whole})(?!\w)|[\s\S]"), behavior="isolated")
+    core.decoder = Fuse()
+    core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token=PAD,

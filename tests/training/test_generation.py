@@ -168,5 +168,5 @@ def test_a_turns_limit_of_tokens_is_set_for_its_generation_only(vllm: bool) -> N
 
 
 def test_a_trainer_that_cannot_generate_is_refused_with_what_to_install() -> None:
-    with pytest.raises(ConfigurationError, match="trl>=1.15"):
+    with pytest.raises(ConfigurationError, match=r"trl>=1\.15"):
         trainer_generate(SimpleNamespace())

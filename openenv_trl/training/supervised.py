@@ -131,7 +131,7 @@ async def _gather_texts(
     games = await _play_at_random(
         base_urls, prompt, replace(settings, seed=settings.seed + 1), limits, make_tokenizer([], tools), 256
     )
-    texts = [str(message.get("content", "")) for message in prompt]
+    texts = [str(message.get("content", "")) for message in prompt] * len(games)
     for game in games:
         texts += [game.first_observation, *(text for turn in game.turns for text in turn.observations)]
     return tools, texts
