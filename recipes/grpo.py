@@ -27,6 +27,7 @@ from openenv_trl.training import (
     EnvironmentRollout,
     RolloutProgress,
     WarmStartSettings,
+    disable_progress_bars,
     open_servers,
     warm_start,
 )
@@ -34,6 +35,8 @@ from openenv_trl.training import (
 
 def main(environment: EnvironmentArguments, training: GRPOConfig, model_arguments: ModelConfig) -> None:
     """Train, from the three groups of settings."""
+    if training.disable_tqdm:
+        disable_progress_bars()
     if training.use_cpu:
         torch.set_num_threads(1)  # a small model is faster on one thread, and the servers need the other core
 

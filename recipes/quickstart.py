@@ -2,9 +2,9 @@
 
     python recipes/quickstart.py configs/blackjack_cpu.yaml --seed 0
 
-Starts nothing but what the experiment's file says: environment servers as child processes, a tiny model warm-started on random
-games, GRPO through recipes/grpo.py and TRL's own trainer, and an evaluation before and after. Ends with a table, a learning
-curve and the trajectories. Settings after the file override it.
+Starts nothing but what the experiment's file says: environment servers as child processes, a tiny model warm-started on
+random games, GRPO through recipes/grpo.py and TRL's own trainer, and an evaluation before and after. Ends with a table,
+a learning curve and the trajectories. Settings after the file override it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from openenv_trl.evaluation import EvaluationReport, comparison_table
 from openenv_trl.evaluation.command import evaluate_experiment
 from openenv_trl.evaluation.curve import learning_curve
 from openenv_trl.experiment import Experiment, load_experiment, recipe_path
-from openenv_trl.training import WarmStartSettings, open_servers, warm_start
+from openenv_trl.training import WarmStartSettings, disable_progress_bars, open_servers, warm_start
 from openenv_trl.training.launch import launch_command
 
 console = Console()
@@ -40,6 +40,7 @@ def quickstart(config: str, overrides: list[str]) -> dict[str, object]:
     policy = Path(experiment.model.model_name_or_path)
     output.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
+    disable_progress_bars()
 
     with open_servers(environment) as base_urls:
         console.rule("[bold]1  warm start: learn the protocol, play at random")
