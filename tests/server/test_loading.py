@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.server.loading import load_app
+
+
+@pytest.fixture(autouse=True)
+def _own_import_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def _package(folder: Path, *, manifest: str = "name: game\napp: server.app:app\n", app: str = "") -> Path:
+    (folder / "server").mkdir(parents=True)
+    for name in ("__init__.py", "server/__init__.py"):
+        (folder / name).touch()
+    (folder / "openenv.yaml").write_text(manifest)
+    (folder / "models.py").write_text("NAME = 'relative'\n")
+    (folder / "server" / "app.py").write_text(app or "from ..models import NAME\ndef app(): return NAME\n")
+    return folder
+
+
+def test_a_folder_is_loaded_as_its_package(tmp_path: Path) -> None:
+    assert load_app(_package(tmp_path / "game_one"))() == "relative"
+
+
+@pytest.mark.parametrize(
+    "manifest", ["name: x\n", "app: 'server.app:app'  # here\n", 'app: "server.app:app"', "a: 1\napp: server.app:app"]
+)
+def test_the_manifest_names_the_application(tmp_path: Path, manifest: str) -> None:
+    assert load_app(str(_package(tmp_path / "game_two", manifest=manifest)))() == "relative"
+
+
+def test_an_import_name_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _package(tmp_path / "game_three")
+    monkeypatch.chdir(tmp_path)
+    assert load_app("game_three.server.app:app")() == "relative"
+
+
+def test_a_folder_without_manifest_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"has no openenv.yaml"):
+        load_app(tmp_path)
+
+
+@pytest.mark.parametrize("target", ["nowhere/at/all", "just_a_name", "x:"])
+def test_what_is_neither_folder_nor_name_is_told(target: str) -> None:
+    with pytest.raises(ConfigurationError, match="neither a folder nor 'module:attribute'"):
+        load_app(target)
+
+
+def test_a_folder_that_is_no_python_name_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="Rename it"):
+        load_app(_package(tmp_path / "game-four"))
+
+
+def test_a_missing_module_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="Cannot import 'no_such_module_here'"):
+        load_app("no_such_module_here:app")
+
+
+def test_a_missing_attribute_is_told(tmp_path: Path) -> None:
+    folder = _package(tmp_path / "game_five", app="application = 1\n")
+    with pytest.raises(ConfigurationError, match="has no 'app' to serve"):
+        load_app(folder)
+
+
+def test_an_attribute_that_cannot_be_called_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is a int, not an ASGI application"):
+        load_app(_package(tmp_path / "game_six", app="app = 1\n"))
+
+
+def test_a_failing_import_of_the_applications_own_is_not_hidden(tmp_path: Path) -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        load_app(_package(tmp_path / "game_seven", app="import no_such_dependency\n"))

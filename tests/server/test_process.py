@@ -1,0 +1,150 @@
+"""``python -m openenv_trl.server`` as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import connect
+
+SERVER = [sys.executable, "-m", "openenv_trl.server"]
+
+APP = """
+    import os, time
+    from openenv_trl.environment import Environment
+    from openenv_trl.server import create_app
+    from openenv_trl.types import Action, Observation, State
+
+    class Wait(Action):
+        seconds: float = 0
+
+    class Game(Environment[Wait, Observation, State]):
+        SUPPORTS_CONCURRENT_SESSIONS = True
+
+        def reset(self, seed=None, episode_id=None):
+            return Observation()
+
+        def step(self, action, timeout_s=None, **kwargs):
+            print("stepping", flush=True)
+            time.sleep(action.seconds)
+            return Observation()
+
+        @property
+        def state(self):
+            return State()
+
+        def close(self):
+            print("closed", flush=True)
+
+    app = create_app(Game, Wait, Observation, max_concurrent_envs=int(os.environ.get("MAX_CONCURRENT_ENVS", "2")))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "waiting_game"
+    (folder / "server").mkdir(parents=True)
+    for name in ("__init__.py", "server/__init__.py"):
+        (folder / name).touch()
+    (folder / "openenv.yaml").write_text("app: server.app:app\n")
+    (folder / "server" / "app.py").write_text(textwrap.dedent(APP))
+    return folder
+
+
+class Process:
+    """A server process on an inherited socket: it can be connected to from the first moment on."""
+
+    def __init__(self, package: Path, *options: str) -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        command = [*SERVER, str(package), "--fd", str(listening.fileno()), *options]
+        self.process = subprocess.Popen(
+            command, pass_fds=[listening.fileno()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        listening.close()
+
+    def socket(self) -> Any:
+        return connect(f"ws://127.0.0.1:{self.port}/ws", open_timeout=60, close_timeout=1, compression=None)
+
+    def stop(self) -> tuple[int, str, str]:
+        self.process.send_signal(signal.SIGTERM)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def start(package: Path) -> Iterator[Callable[..., Process]]:
+    with contextlib.ExitStack() as stack:
+
+        def start_one(*options: str) -> Process:
+            process = Process(package, *options)
+            stack.callback(process.process.kill)
+            return process
+
+        yield start_one
+
+
+def test_an_inherited_socket_is_served_and_sigterm_ends_it_with_open_sessions(
+    start: Callable[..., Process], ask: Callable[..., str]
+) -> None:
+    server = start()
+    with server.socket() as first, server.socket() as second:
+        assert json.loads(ask(first, '{"type":"reset"}'))["type"] == "observation"
+        assert json.loads(ask(second, '{"type":"state"}'))["type"] == "state"
+        status, out, err = server.stop()
+    assert (status, out.count("closed")) == (0, 2), err
+
+
+def test_sigterm_ends_it_though_an_environment_hangs(start: Callable[..., Process]) -> None:
+    server = start()
+    with server.socket() as connection:
+        connection.send('{"type":"step","data":{"seconds":3600}}')
+        assert server.process.stdout is not None
+        assert server.process.stdout.readline() == "stepping\n"
+        status, _, err = server.stop()
+    assert status == 0, err
+    assert "1 environment call(s) did not return" in err
+
+
+def test_the_number_of_sessions_reaches_the_application(start: Callable[..., Process], ask: Callable[..., str]) -> None:
+    server = start("--max-concurrent-envs", "1")
+    with server.socket() as first, server.socket() as second:
+        assert json.loads(ask(first, '{"type":"state"}'))["type"] == "state"
+        assert json.loads(second.recv(timeout=30))["data"]["max_sessions"] == 1
+
+
+def test_messages_are_not_compressed(start: Callable[..., Process]) -> None:
+    server = start()
+    url = f"ws://127.0.0.1:{server.port}/ws"
+    with connect(url, open_timeout=60, close_timeout=1, compression="deflate") as connection:
+        assert connection.response is not None
+        assert "Sec-WebSocket-Extensions" not in connection.response.headers
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["nowhere"], "neither a folder nor 'module:attribute'"),
+        (["{package}", "--fd", "987"], "--fd 987 is not an inherited socket"),
+        (["{package}", "--port", "{taken}"], "Choose another --host or --port"),
+        (["{package}", "--host", "no.such.host.invalid"], "Choose another --host or --port"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_a_sentence(package: Path, options: list[str], text: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        known = {"package": package, "taken": taken.getsockname()[1]}
+        command = [*SERVER, *(option.format(**known) for option in options)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ), check=False)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
