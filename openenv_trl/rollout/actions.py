@@ -123,7 +123,7 @@ class ToolActions:
     def parse(self, completion_ids: Sequence[int], template: DialogueTemplate) -> ParsedTurn:
         """Read the tool calls of one message."""
         try:
-            message = copy.deepcopy(template.parse_message(completion_ids))
+            message = dict(template.parse_message(completion_ids))
         except ValueError as error:
             text = template.text(completion_ids)
             return ParsedTurn(
@@ -153,7 +153,7 @@ class ToolActions:
             return ToolCall("", {}, None, 'Error: a tool call must be {"name": ..., "arguments": {...}}.')
         arguments: Any = fields.get("arguments")
         arguments = {} if arguments is None else arguments
-        shown = _fields(arguments)
+        shown = copy.deepcopy(_fields(arguments))  # what was parsed is kept by the template for equal messages
         tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(self._tools)

@@ -78,6 +78,7 @@ class DialogueTemplate:
         self._prompt_ids = lru_cache(_CACHED_TEXTS)(self._make_prompt_ids)
         self._tail_ids = lru_cache(_CACHED_TEXTS)(self._make_tail_ids)
         self._frame = lru_cache(_CACHED_TEXTS)(self._make_frame)
+        self._text = lru_cache(_CACHED_TEXTS)(self._make_text)
         self._parsed = lru_cache(_CACHED_TEXTS)(self._make_parsed)
         self._message_ids = lru_cache(_CACHED_TEXTS)(self._make_message_ids)
         self._end_text = self._find_end()
@@ -123,7 +124,7 @@ class DialogueTemplate:
 
     def text(self, ids: Sequence[int]) -> str:
         """Ids as text for people and for text actions, without special tokens."""
-        return cast("str", self.tokenizer.decode(ids, skip_special_tokens=True))
+        return self._text(tuple(ids))
 
     def shorten(self, text: str, max_tokens: int) -> tuple[str, int]:
         """The text cut to so many tokens, with a note of the cut after it, and the number of tokens dropped."""
@@ -272,6 +273,9 @@ class DialogueTemplate:
         if not isinstance(message, dict):
             return {"role": "assistant", "content": self.text(completion_ids)}
         return cast("Message", message)
+
+    def _make_text(self, ids: tuple[int, ...]) -> str:
+        return cast("str", self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def _any_tool_name(self) -> str:
         return self.tools[0].name if self.tools else "tool"

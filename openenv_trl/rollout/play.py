@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from openenv_trl.rollout.trajectory import Trajectory
 @asynccontextmanager
 async def open_pool(
     base_urls: Sequence[str], *, sessions_per_server: int, headers: Mapping[str, str] | None = None
-) -> AsyncIterator[SessionPool[GenericEnvClient]]:
+) -> AsyncGenerator[SessionPool[GenericEnvClient], None]:
     """A pool of generic sessions on the servers, closed with the block.
 
     Args:

@@ -7,6 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from openenv_trl.errors import (
     ActionValidationError,
@@ -14,6 +16,7 @@ from openenv_trl.errors import (
     ConnectionFailedError,
     EnvironmentExecutionError,
     PolicyError,
+    SessionLostError,
 )
 from openenv_trl.rollout import BatchSettings, EndReason, TextActions, Trajectory, metrics
 from openenv_trl.types import StepResult
@@ -239,3 +242,49 @@ async def test_a_batch_is_never_larger_than_allowed(make_engine: Any, say: Any, 
     await engine.run(tasks(8), policy)
     assert max(policy.batches) == 3
     assert sum(policy.batches) == 24
+
+
+SAYINGS = (HIT, "I give up.", "<tool_call>{</tool_call>", HIT + HIT, '<tool_call>{"name": "fold"}</tool_call>')
+FAULTS = ("", "", "raises", "lost", "refuses", "nan", "done")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(
+    faults=st.lists(st.lists(st.sampled_from(FAULTS), min_size=4, max_size=4), min_size=1, max_size=6),
+    said=st.lists(st.sampled_from(SAYINGS), min_size=1, max_size=4),
+    max_tokens=st.sampled_from([30, 120, 512]),
+)
+def test_whatever_happens_each_task_gets_one_consistent_trajectory(
+    make_engine: Any, say: Any, tasks: Any, faults: list[list[str]], said: list[str], max_tokens: int
+) -> None:
+    async def misbehave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        if call == "reset":
+            session.seed = argument["seed"]
+        fault = faults[session.seed][min(session.steps, 3)]
+        if fault == "raises":
+            raise EnvironmentExecutionError("raised")
+        if fault == "lost":
+            raise SessionLostError("lost")
+        if fault == "refuses" and call == "step":
+            raise ActionValidationError("refused")
+        done = call == "step" and (fault == "done" or session.steps == 3)
+        return StepResult({"message": "."}, reward=float("nan") if fault == "nan" else 1.0, done=done)
+
+    async def run() -> list[Trajectory]:
+        limits = {"max_completion_tokens": max_tokens, "max_turns": 5, "max_attempts": 2}
+        engine, pool = make_engine(misbehave, limits=limits)
+        trajectories = await engine.run(tasks(len(faults)), say(*said))
+        assert pool.leased == 0
+        return trajectories
+
+    trajectories = anyio.run(run)
+    assert [t.task.index for t in trajectories] == list(range(len(faults)))
+    for t in trajectories:
+        assert len(t.completion_ids) == len(t.mask) == len(t.logprobs or []) <= max_tokens
+        assert sum(t.mask) == sum(turn.completion_tokens for turn in t.turns)
+        assert (t.reward is None) == t.end_reason.is_failure
+        assert (t.error is not None) == t.end_reason.is_failure
+        if t.reward is not None:
+            assert t.reward == len(t.step_rewards)
+        row = t.as_row(0)
+        assert len(row.completion_ids) == len(row.mask) > 0
