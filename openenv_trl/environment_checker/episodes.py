@@ -35,6 +35,8 @@ class Moment:
         result: What the hook returned; None where it raised.
         error: What the hook raised; None where it returned.
         state: The environment's state right after, or what reading it raised.
+        seen: The moment as text, equal for equal moments; written at once, since environments may use one object for
+            all their observations. ``result`` and ``state`` hold what they held only until the next step.
     """
 
     call: str
@@ -42,23 +44,12 @@ class Moment:
     result: Any
     error: Exception | None
     state: State | Exception | Any
+    seen: str
 
     @property
     def over(self) -> bool:
         """Whether no step can follow."""
         return self.error is not None or not isinstance(self.result, Observation) or bool(self.result.done)
-
-    def seen(self) -> str:
-        """The moment as text, equal for equal moments. Metadata is left out: it may hold times and names."""
-        if self.error is not None:
-            return f"raised {self.error!r}"
-        if not isinstance(self.result, Observation):
-            return repr(self.result)
-        content = {name: value for name, value in self.result if name != "metadata"}
-        try:
-            return pydantic_core.to_json(content).decode()
-        except pydantic_core.PydanticSerializationError:
-            return repr(content)
 
 
 Trajectory = list[Moment]
@@ -67,8 +58,8 @@ Trajectory = list[Moment]
 def first_difference(one: Trajectory, other: Trajectory) -> str | None:
     """Where two trajectories part, in words; None where they are equal."""
     for left, right in zip(one, other, strict=False):
-        if left.seen() != right.seen():
-            return f"after {left.call}: {_short(left.seen())} in one, {_short(right.seen())} in the other"
+        if left.seen != right.seen:
+            return f"after {left.call}: {_short(left.seen)} in one, {_short(right.seen)} in the other"
     if len(one) != len(other):
         return f"one ended after {min(len(one), len(other))} calls, the other after {max(len(one), len(other))}"
     return None
@@ -226,13 +217,27 @@ class Player:
 
         result, error = attempt(finished)
         state, state_error = attempt(lambda: environment.state)
-        return Moment(_short(call), phase, result, error, state if state_error is None else state_error)
+        state = state if state_error is None else state_error
+        return Moment(_short(call), phase, result, error, state, _as_text(result, error))
 
     def _awaited(self, awaitable: Awaitable[Any]) -> Any:
         async def wait() -> Any:
             return await awaitable
 
         return self.portal.call(wait)
+
+
+def _as_text(result: object, error: Exception | None) -> str:
+    if error is not None:
+        return f"raised {error!r}"
+    if not isinstance(result, Observation):
+        return repr(result)
+    # Metadata is left out: it may hold times and names.
+    content = {name: value for name, value in result if name != "metadata"}
+    try:
+        return pydantic_core.to_json(content).decode()
+    except pydantic_core.PydanticSerializationError:
+        return repr(content)
 
 
 def _short(text: str) -> str:

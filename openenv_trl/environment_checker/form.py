@@ -14,7 +14,7 @@ from functools import partial
 
 import pydantic_core
 
-from openenv_trl.environment_checker.episodes import Moment, Player, Trajectory, attempt, close
+from openenv_trl.environment_checker.episodes import Moment, Player, attempt, close
 from openenv_trl.environment_checker.report import Finding
 from openenv_trl.environment_checker.sampling import sample
 from openenv_trl.types import EnvironmentMetadata, Observation, State
@@ -111,14 +111,13 @@ def check_episodes(player: Player, seeds: Iterable[int]) -> Iterator[Finding]:
     for seed in seeds:
         environment = player.subject.build()
         for episode_id in (f"check-{seed}", f"check-{seed}-again"):
-            trajectory = player.play(environment, seed, episode_id=episode_id)
-            for finding in itertools.chain(
-                *(_moment_findings(player, moment) for moment in trajectory),
-                _state_findings(player, trajectory, episode_id),
-            ):
-                if finding.code not in found:
-                    found.add(finding.code)
-                    yield finding
+            for steps, moment in enumerate(player.moments(environment, seed, episode_id=episode_id)):
+                for finding in itertools.chain(
+                    _moment_findings(player, moment), _state_findings(player, moment, steps, episode_id)
+                ):
+                    if finding.code not in found:
+                        found.add(finding.code)
+                        yield finding
         close(environment)
 
 
@@ -179,40 +178,39 @@ def _is_finite_number(value: object) -> bool:
     return isinstance(value, (bool, int, float)) and math.isfinite(value)
 
 
-def _state_findings(player: Player, trajectory: Trajectory, episode_id: str) -> Iterator[Finding]:
+def _state_findings(player: Player, moment: Moment, steps: int, episode_id: str) -> Iterator[Finding]:
+    if moment.error is not None:
+        return
+    state = moment.state
+    if not isinstance(state, State):
+        yield Finding(
+            "state-type",
+            "error",
+            f"After {moment.call}, the property state gave {state!r}. Return a State (or a subclass) at any time, "
+            "without side effects.",
+        )
+        return
+    try:
+        pydantic_core.to_json(state.model_dump())
+    except (pydantic_core.PydanticSerializationError, ValueError) as error:
+        yield Finding(
+            "state-json", "error", f"After {moment.call}, the state cannot be written as JSON ({error}). {_CONVERT}"
+        )
     takes_name = "episode_id" in (player.subject.accepted(player.subject.served("reset")) or {"episode_id"})
-    for steps, moment in enumerate(trajectory):
-        if moment.error is not None:
-            return
-        state = moment.state
-        if not isinstance(state, State):
-            yield Finding(
-                "state-type",
-                "error",
-                f"After {moment.call}, the property state gave {state!r}. Return a State (or a subclass) at any time, "
-                "without side effects.",
-            )
-            return
-        try:
-            pydantic_core.to_json(state.model_dump())
-        except (pydantic_core.PydanticSerializationError, ValueError) as error:
-            yield Finding(
-                "state-json", "error", f"After {moment.call}, the state cannot be written as JSON ({error}). {_CONVERT}"
-            )
-        if takes_name and state.episode_id != episode_id:
-            yield Finding(
-                "state-episode-id",
-                "error",
-                f"After {moment.call}, state.episode_id was {state.episode_id!r}. Keep the episode_id that reset was "
-                "given, and make one up only where it was None.",
-            )
-        if state.step_count != steps:
-            yield Finding(
-                "state-step-count",
-                "error",
-                f"After {moment.call}, state.step_count was {state.step_count} and {steps} steps were taken. Set "
-                "it to 0 in reset and add 1 in every step and tool.",
-            )
+    if takes_name and state.episode_id != episode_id:
+        yield Finding(
+            "state-episode-id",
+            "error",
+            f"After {moment.call}, state.episode_id was {state.episode_id!r}. Keep the episode_id that reset was "
+            "given, and make one up only where it was None.",
+        )
+    if state.step_count != steps:
+        yield Finding(
+            "state-step-count",
+            "error",
+            f"After {moment.call}, state.step_count was {state.step_count} and {steps} steps were taken. Set "
+            "it to 0 in reset and add 1 in every step and tool.",
+        )
 
 
 def check_tools(player: Player, seed: int) -> Iterator[Finding]:

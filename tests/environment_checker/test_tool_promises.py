@@ -1,0 +1,108 @@
+"""The promises of tools, each broken alone and found alone; environments that act by tools alone are played by them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from blackjack_env.models import BlackjackObservation
+from blackjack_env.server.blackjack_environment import BlackjackEnvironment
+
+from openenv_trl import check_environment
+from openenv_trl.environment import Environment, tool
+from openenv_trl.types import Action, Observation, State
+
+
+class ToolReturnsText(BlackjackEnvironment):
+    @tool
+    def hint(self) -> str:
+        """Ask for a hint."""
+        return "it is even"
+
+
+class ToolRaises(BlackjackEnvironment):
+    @tool
+    def hint(self, about: str) -> BlackjackObservation:
+        """Ask for a hint."""
+        raise KeyError(about)
+
+
+class ToolUndescribed(BlackjackEnvironment):
+    @tool
+    async def hint(self) -> BlackjackObservation:
+        return await self.stand()
+
+
+class ToolWithoutHints(BlackjackEnvironment):
+    @tool
+    async def hint(self, about) -> BlackjackObservation:  # pyright: ignore
+        """Ask for a hint."""
+        return await self.stand()
+
+
+class ToolsAlone(Environment[Action, Observation, State]):
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
+        self.generator = random.Random(seed)
+        self.kept = State(episode_id=episode_id)
+        return Observation()
+
+    def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
+        raise NotImplementedError
+
+    @property
+    def state(self) -> State:
+        return self.kept
+
+    @tool
+    def guess(self, number: int) -> Observation:
+        """Guess the number."""
+        return self._told(number)
+
+    def _told(self, number: int) -> Observation:
+        self.kept.step_count += 1
+        return Observation(reward=self.generator.random() + number, done=self.kept.step_count >= 5)
+
+
+class AsyncTool(ToolsAlone):
+    @tool
+    async def ponder(self, words: list[str]) -> Observation:
+        """Think for a while."""
+        return self._told(len(words))
+
+
+class ToolNotCounted(ToolsAlone):
+    @tool
+    def guess(self, number: int) -> Observation:
+        """Guess the number."""
+        return Observation(reward=self.generator.random())
+
+
+class ToolDrawsFromElsewhere(ToolsAlone):
+    @tool
+    def guess(self, number: int) -> Observation:
+        """Guess the number."""
+        return self._told(random.SystemRandom().randrange(10**9))
+
+
+@pytest.mark.parametrize(
+    ("environment", "codes"),
+    [
+        (ToolReturnsText, ["tool-result"]),
+        (ToolRaises, ["tool-raised"]),
+        (ToolUndescribed, ["tool-description"]),
+        (ToolWithoutHints, ["tool-schema"]),
+        (ToolNotCounted, ["state-step-count"]),
+        (ToolDrawsFromElsewhere, ["seed-replay"]),
+        (ToolsAlone, []),
+        (AsyncTool, []),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_a_tools_broken_promise_is_found_and_nothing_else(
+    environment: type[Environment[Any, Any, Any]], codes: list[str]
+) -> None:
+    report = check_environment(environment)
+    assert report.codes == codes, str(report)
