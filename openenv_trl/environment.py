@@ -38,8 +38,8 @@ def tool(
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of an `Environment` as a tool that its agent can call.
 
-    The tool's arguments are the method's parameters, which all need type hints; its description is the docstring's first
-    paragraph. The method returns an `Observation` (which may carry ``reward`` and ``done``).
+    The tool's arguments are the method's parameters, which all need type hints; its description is the docstring's
+    first paragraph. The method returns an `Observation` (which may carry ``reward`` and ``done``).
 
     Args:
         method: The method, where the decorator is used without parentheses.
@@ -83,7 +83,7 @@ class _BoundTool:
                 inspect.Parameter.VAR_KEYWORD,
             ):
                 raise ConfigurationError(
-                    f"The tool '{name}' needs a type hint on each parameter, and no *args or **kwargs: see '{parameter}'."
+                    f"The tool '{name}' needs a type hint on each parameter and no *args or **kwargs: see '{parameter}'."
                 )
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[parameter.name] = (parameter.annotation, default)
@@ -139,7 +139,7 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
         """What the environment says of itself: a name and a description at least."""
         return default_metadata(type(self))
 
-    def close(self) -> None:  # noqa: B027 - most environments hold nothing that must be given back
+    def close(self) -> None:
         """Give back what the environment holds. The server calls it once, when the session ends."""
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The YAML experiment: one flat file that holds the environment's settings, TRL's ``GRPOConfig`` and its ``ModelConfig``."""
+"""The YAML experiment: one flat file with the environment's settings, TRL's ``GRPOConfig`` and its ``ModelConfig``."""
 
 from __future__ import annotations
 

@@ -90,12 +90,13 @@ def comparison_table(
         reports: A row each.
         references: Known mean returns by name: a row each, without an interval.
     """
+    from rich import box
     from rich.table import Table
 
     some_failed = any(report.failed for report in reports)
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("policy", no_wrap=True)
-    headings = ["mean return", "95% interval", "episodes", "turns", "invalid", *(["failed"] if some_failed else [])]
+    headings = ["mean", "95% interval", "episodes", "turns", "invalid", *(["failed"] if some_failed else [])]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for report in reports:

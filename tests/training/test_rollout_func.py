@@ -1,0 +1,267 @@
+"""EnvironmentRollout under a real GRPOTrainer, over real server processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from blackjack_env.server.blackjack_environment import BlackjackEnvironment
+from datasets import Dataset
+from trl import GRPOTrainer
+
+from openenv_trl import RolloutLimits
+from openenv_trl.errors import ConfigurationError, ConnectionFailedError
+from openenv_trl.rollout import EndReason, Trajectory, read_parquet
+from openenv_trl.training import EnvironmentRollout, RolloutFailureError
+
+MakeTrainer = Callable[..., GRPOTrainer]
+PROMPT = [{"role": "user", "content": "Play blackjack."}]
+LIMITS = RolloutLimits(
+    max_turns=6, max_completion_tokens=120, max_new_tokens_per_turn=40, max_attempts=2, step_timeout_s=2.0
+)
+
+
+def call(name: str, arguments: str = "{}") -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call><|im_end|>'
+
+
+def rows(count: int = 16, **columns: Any) -> Dataset:
+    return Dataset.from_list([{"prompt": PROMPT, "seed": i, **columns} for i in range(count)])
+
+
+class Replies:
+    """Replaces what the model samples with replies of our choice, encoded by its tokenizer, and remembers them."""
+
+    def __init__(self, trainer: GRPOTrainer, choose: Callable[[int], str]) -> None:
+        self.sampled: list[list[int]] = []
+        self._encode, self._choose = trainer.processing_class.encode, choose
+        trainer._generate_single_turn = self.generate  # type: ignore[method-assign]
+
+    def generate(self, prompt_ids: list[list[int]], *_: Any) -> tuple[list[list[int]], None]:
+        ids = [self._encode(self._choose(len(self.sampled) + i)) for i in range(len(prompt_ids))]
+        self.sampled += ids
+        return ids, None
+
+
+class Play:
+    """One training step over scripted replies, and what came of it."""
+
+    def __init__(
+        self,
+        make_trainer: MakeTrainer,
+        url: str,
+        tmp_path: Path,
+        dataset: Any,
+        choose: Callable[[int], str],
+        **options: Any,
+    ) -> None:
+        folder = tmp_path / "trajectories"
+        with EnvironmentRollout(url, limits=LIMITS, trajectory_dir=folder, **options) as rollout:
+            self.trainer = make_trainer(rollout, rollout.prepare_dataset(dataset), max_steps=1)
+            self.replies = Replies(self.trainer, choose)
+            self.batches: list[dict[str, Any]] = []
+            score = self.trainer._generate_and_score_completions
+            self.trainer._generate_and_score_completions = lambda inputs: self._keep(score(inputs))  # type: ignore
+            self.trainer.train()
+            self.metrics = rollout.metrics
+        self.trajectories: list[Trajectory] = read_parquet(folder)
+        self.log = self.trainer.state.log_history[0]
+
+    def _keep(self, batch: dict[str, Any]) -> dict[str, Any]:
+        self.batches.append(batch)
+        return batch
+
+
+@pytest.fixture
+def play(make_trainer: MakeTrainer, tmp_path: Path) -> Callable[..., Play]:
+    return lambda url, dataset, choose, **options: Play(make_trainer, url, tmp_path, dataset, choose, **options)
+
+
+def test_the_rows_seed_reaches_reset_and_a_group_shares_its_first_cards(
+    play: Callable[..., Play], blackjack_url: str
+) -> None:
+    played = play(blackjack_url, rows(), lambda _: call("stand"), shared_randomness="task")
+    game = BlackjackEnvironment()
+    for trajectory in played.trajectories:
+        expected = game.reset(task_seed=trajectory.task.reset["task_seed"], seed=0).message
+        assert trajectory.first_observation == expected
+        assert trajectory.task.reset["task_seed"] in range(16), "the dataset's own column"
+    groups = {t.task.group: [] for t in played.trajectories}
+    for trajectory in played.trajectories:
+        groups[trajectory.task.group].append(trajectory.first_observation)
+    assert [len(set(texts)) for texts in groups.values()] == [1, 1]
+    assert [len(texts) for texts in groups.values()] == [4, 4]
+
+
+def test_a_shared_episode_is_the_same_to_its_end(play: Callable[..., Play], blackjack_url: str) -> None:
+    played = play(blackjack_url, rows(), lambda _: call("stand"), shared_randomness="episode")
+    by_seed: dict[int, set[tuple[str, float | None]]] = {}
+    for t in played.trajectories:
+        by_seed.setdefault(t.task.reset["seed"], set()).add((t.turns[-1].observations[-1], t.reward))
+    assert [len(ends) for ends in by_seed.values()] == [1, 1]
+
+
+def test_the_ids_trained_on_are_the_ids_sampled_and_nothing_else_is(
+    play: Callable[..., Play], blackjack_url: str
+) -> None:
+    played = play(blackjack_url, rows(), lambda i: call("hit" if i % 3 else "stand"), shared_randomness="none")
+    batch = played.batches[0]
+    trained = batch["tool_mask"].bool() & batch["completion_mask"].bool()
+    ids = [
+        [int(i) for i, on in zip(row, mask, strict=True) if on]
+        for row, mask in zip(batch["completion_ids"], trained, strict=True)
+    ]
+    trained_ids = sorted(i for row in ids for i in row)
+    assert trained_ids == sorted(i for reply in played.replies.sampled for i in reply), "each sampled id, and no other"
+    tokenizer: Any = played.trainer.processing_class
+    assert all("hand" not in tokenizer.decode(row) for row in ids), "no word of the environment's is trained on"
+    assert any("hand" in tokenizer.decode(row) for row in batch["completion_ids"].tolist())
+
+
+def test_the_loss_does_not_see_what_the_environment_wrote(play: Callable[..., Play], blackjack_url: str) -> None:
+    played = play(blackjack_url, rows(), lambda i: call("hit" if i % 3 else "stand"), shared_randomness="none")
+    trainer, batch = played.trainer, dict(played.batches[0])
+    batch["advantages"] = torch.ones_like(batch["advantages"])
+    logps: list[torch.Tensor] = []
+    original = trainer._get_per_token_logps_and_entropies
+
+    def remember(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        result[0].retain_grad()
+        logps.append(result[0])
+        return result
+
+    trainer._get_per_token_logps_and_entropies = remember  # type: ignore[method-assign]
+    trainer.model.train()
+    trainer.compute_loss(trainer.model, batch).backward()
+    gradient = logps[0].grad
+    assert gradient is not None
+    seen = gradient.abs() > 0
+    assert torch.equal(seen, batch["tool_mask"].bool() & batch["completion_mask"].bool())
+
+
+@pytest.mark.parametrize(
+    ("way", "reason", "words"),
+    [
+        ("reset raises", EndReason.ENVIRONMENT_ERROR, "the deck is missing"),
+        ("step raises", EndReason.ENVIRONMENT_ERROR, "the table broke"),
+        ("step hangs", EndReason.STEP_TIMEOUT, "2"),
+    ],
+)
+def test_an_environment_that_fails_costs_its_own_episodes_only(
+    play: Callable[..., Play], unruly_url: str, way: str, reason: EndReason, words: str
+) -> None:
+    dataset = Dataset.from_list([{"prompt": PROMPT, "seed": i, "way": "none" if i % 2 else way} for i in range(2)])
+    played = play(unruly_url, dataset, lambda _: call("stand"))
+    good, bad = (
+        [t for t in played.trajectories if (t.task.reset["way"] == "none") is wanted] for wanted in (True, False)
+    )
+    assert [t.reward for t in good] == [1.0] * 4
+    assert [(t.reward, t.end_reason, t.attempts) for t in bad] == [(None, reason, 2)] * 4
+    assert all(words in (t.error or "") for t in bad)
+    assert played.log["reward"] == 1.0, "failed episodes are not in the mean, and not scored 0.0"
+    batch = played.batches[0]
+    failed = torch.tensor([t.end_reason.is_failure for t in played.trajectories])
+    assert (batch["tool_mask"] * batch["completion_mask"]).sum(1)[failed].eq(0).all()
+    assert batch["advantages"].eq(0).all()
+
+
+def test_a_batch_that_failed_stops_training_and_says_why(play: Callable[..., Play], unruly_url: str) -> None:
+    with pytest.raises(RolloutFailureError, match=r"8 of 8 episodes failed.*the table broke"):
+        play(unruly_url, rows(way="step raises"), lambda _: call("stand"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ('<tool_call>\n{"name": "stand", "arguments": {</tool_call><|im_end|>', "JSON"),
+        (call("fold"), "fold"),
+        (call("stand", '{"loudly": true}'), "loudly"),
+    ],
+)
+def test_a_call_that_cannot_be_used_is_answered_and_may_be_corrected(
+    play: Callable[..., Play], blackjack_url: str, reply: str, words: str
+) -> None:
+    played = play(blackjack_url, rows(), lambda i: reply if i < 8 else call("stand"))
+    for trajectory in played.trajectories:
+        assert trajectory.invalid_actions == 1
+        assert words in trajectory.turns[0].problems[0]
+        assert trajectory.end_reason is EndReason.DONE
+        assert trajectory.reward in (-1.0, 0.0, 1.0)
+
+
+def test_a_model_that_does_not_act_gets_the_unfinished_reward(play: Callable[..., Play], blackjack_url: str) -> None:
+    played = play(blackjack_url, rows(), lambda _: "no<|im_end|>")
+    assert {t.end_reason for t in played.trajectories} == {EndReason.NO_ACTION}
+    assert played.log["reward"] == -1.0
+
+
+def test_metrics_are_logged_beside_the_trainers_own(play: Callable[..., Play], blackjack_url: str) -> None:
+    played = play(blackjack_url, rows(), lambda _: call("stand"))
+    logged = {name for name in played.log if name.startswith("rollout/")}
+    assert logged
+    assert {f"rollout/{name}" for name in played.metrics} == logged
+    assert "rewards/environment_reward/mean" in played.log
+
+
+def test_a_real_model_trains_over_several_steps(make_trainer: MakeTrainer, blackjack_url: str, tmp_path: Path) -> None:
+    with EnvironmentRollout(blackjack_url, limits=LIMITS, shared_randomness="task") as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=3)
+        before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        trainer.train()
+    assert [entry["step"] for entry in trainer.state.log_history if "reward" in entry] == [1, 2, 3]
+    assert all(torch.isfinite(value).all() for value in trainer.model.state_dict().values())
+    assert set(before) == set(trainer.model.state_dict())
+
+
+def test_evaluation_plays_too(make_trainer: MakeTrainer, blackjack_url: str) -> None:
+    with EnvironmentRollout(blackjack_url, limits=LIMITS) as rollout:
+        trainer = make_trainer(
+            rollout, rollout.prepare_dataset(rows()), per_device_eval_batch_size=8, num_generations_eval=2
+        )
+        trainer.eval_dataset = rollout.prepare_dataset(rows(4))
+        Replies(trainer, lambda _: call("stand"))
+        metrics = trainer.evaluate()
+    assert -1.0 <= metrics["eval_reward"] <= 1.0
+
+
+def test_an_address_where_no_server_is_stops_before_the_first_step(make_trainer: MakeTrainer) -> None:
+    with EnvironmentRollout("http://127.0.0.1:9", limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()))
+        with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9"):
+            trainer.train()
+
+
+def test_a_chat_template_without_tools_says_what_to_set(make_trainer: MakeTrainer, blackjack_url: str) -> None:
+    with EnvironmentRollout(blackjack_url, limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()))
+        trainer.processing_class.chat_template = (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
+        )
+        with pytest.raises(ConfigurationError, match="template"):
+            trainer.train()
+
+
+def test_columns_that_were_not_attached_are_an_error_that_names_the_call(
+    make_trainer: MakeTrainer, blackjack_url: str
+) -> None:
+    with EnvironmentRollout(blackjack_url, limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, rows())
+        with pytest.raises(ConfigurationError, match="attach_columns"):
+            trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"base_urls": []}, "base_urls"),
+        ({"base_urls": "http://x", "max_failed_fraction": 1.5}, "max_failed_fraction"),
+        ({"base_urls": "http://x", "shared_randomness": "all"}, "all"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        EnvironmentRollout(**options)
