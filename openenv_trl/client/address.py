@@ -38,7 +38,7 @@ def server_address(base_url: str) -> ServerAddress:
         >>> server_address("localhost:8000").websocket_url
         'ws://localhost:8000/ws'
     """
-    given = base_url.strip().rstrip("/")
+    given = base_url.strip()
     if not given:
         raise ConfigurationError("base_url is empty: give the server's address, such as http://localhost:8000.")
     full = given if "://" in given else f"ws://{given}"
@@ -55,7 +55,7 @@ def server_address(base_url: str) -> ServerAddress:
     secure = "s" if _SECURE[parts.scheme] else ""
     query = f"?{parts.query}" if parts.query else ""
     return ServerAddress(
-        base_url=given,
+        base_url=given.rstrip("/"),
         websocket_url=f"ws{secure}://{parts.netloc}{path}/ws{query}",
         http_url=f"http{secure}://{parts.netloc}{path}",
         is_loopback=_is_loopback(host),
