@@ -90,9 +90,10 @@ def _add_routes(
     action_cls, observation_cls, state_cls, reset_observation_cls = models
     schema: list[bytes] = []
 
-    async def health() -> dict[str, str]:
+    # A plain Response: FastAPI would import pydantic's version 1 to look at any other return type.
+    async def health() -> Response:
         """Whether the server is up. No environment is touched."""
-        return {"status": "healthy"}
+        return Response(b'{"status":"healthy"}', media_type="application/json")
 
     async def get_schema() -> Response:
         """The JSON Schemas of action, observation and state."""

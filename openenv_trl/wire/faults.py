@@ -112,9 +112,7 @@ def error_of(fault: Fault, *, phase: str) -> OpenEnvError:
     if fault.code == WSErrorCode.SESSION_ERROR:
         kind = SessionNotFoundError if fault.message.startswith("Unknown session_id") else SessionLostError
         return kind(f"The server ended the session in {phase}: {fault.message}", phase=phase)
-    return ProtocolError(
-        f"The server refused the {phase} message: {fault.message} ({fault.code})", phase=phase
-    )
+    return ProtocolError(f"The server refused the {phase} message: {fault.message} ({fault.code})", phase=phase)
 
 
 def _validation_error(fault: Fault) -> ActionValidationError:
@@ -123,9 +121,7 @@ def _validation_error(fault: Fault) -> ActionValidationError:
     errors = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict)]
     message = fault.message
     if errors and message == "Invalid message":
-        fields = "; ".join(
-            f"{'.'.join(map(str, e.get('loc', ()))) or 'action'}: {e.get('msg', '')}" for e in errors
-        )
+        fields = "; ".join(f"{'.'.join(map(str, e.get('loc', ()))) or 'action'}: {e.get('msg', '')}" for e in errors)
         message = f"The action does not fit the environment's action schema: {fields}"
     return ActionValidationError(message, errors=errors)
 

@@ -6,9 +6,12 @@ so that its ``errors`` list is pydantic's own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from openenv_trl.wire.faults import Fault, validation_fault
 
 _FORBID = ConfigDict(extra="forbid", defer_build=True)
 
@@ -74,3 +77,26 @@ MESSAGE_MODELS: dict[str, type[BaseModel]] = {
     "close": WSCloseMessage,
     "mcp": WSMCPMessage,
 }
+
+_JSON_NAMES = {"list": "an array", "str": "a string", "bool": "a boolean", "NoneType": "null"}
+
+
+def fault_of_message(kind: str, fields: dict[str, Any]) -> Fault:
+    """Return the fault of a message of a known type that is not well-formed."""
+    return _fault(MESSAGE_MODELS[kind].model_validate, fields, "Invalid message")
+
+
+def fault_of_non_object(message: Any) -> Fault:
+    """Return the fault of a message that is JSON but no object."""
+    found = _JSON_NAMES.get(type(message).__name__, "a number")
+    return _fault(
+        TypeAdapter(dict[str, Any]).validate_python, message, f"Invalid message: expected a JSON object, got {found}"
+    )
+
+
+def _fault(validate: Callable[[Any], object], message: Any, text: str) -> Fault:
+    try:
+        validate(message)
+    except ValidationError as error:
+        return validation_fault(error, text)
+    raise AssertionError("a well-formed message has no fault")

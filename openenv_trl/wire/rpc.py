@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, cast
 
-from pydantic import ValidationError
-
-from openenv_trl.wire.messages import JsonRpcRequest
-
 RpcId = str | int | None
 
 NO_MCP_TEXT = "Environment does not support MCP"
@@ -44,6 +40,10 @@ def parse_rpc(data: dict[str, Any]) -> RpcRequest | dict[str, Any]:
 
     The error goes under the request's own id where it has a usable one.
     """
+    from pydantic import ValidationError
+
+    from openenv_trl.wire.messages import JsonRpcRequest  # a model to build, which only a server needs
+
     try:
         request = JsonRpcRequest.model_validate(data)
     except ValidationError as error:
