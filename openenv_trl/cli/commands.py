@@ -46,9 +46,12 @@ def serve(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve an environment until interrupted."""
-    from openenv_trl.server.serving import serve as serve_environment
+    from openenv_trl.server.__main__ import main
 
-    serve_environment(path, host=host, port=port, max_concurrent_envs=max_concurrent_envs, log_level=log_level)
+    options = ["--host", host, "--port", str(port), "--log-level", log_level]
+    if max_concurrent_envs is not None:
+        options += ["--max-concurrent-envs", str(max_concurrent_envs)]
+    raise typer.Exit(main([path, *options]))
 
 
 @app.command(context_settings=_PASS_ON)

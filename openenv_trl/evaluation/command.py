@@ -41,7 +41,7 @@ def evaluate_experiment(
         model: Folder or hub name of the model; the experiment's own if None.
         episodes: How many to play in each mode; ``evaluation_episodes`` if None.
         modes: For each, whether to take the likeliest token (True) or to sample at temperature 1.
-        label: What the model is called in the table; its path if None.
+        label: What the model is called in the table; the last part of its path if None.
         base_urls: Servers that run already; the experiment's are started if None.
         output: Write the reports there as JSON.
         quiet: Print no table.
@@ -85,7 +85,7 @@ def evaluate_experiment(
 
     def run(urls: Sequence[str]) -> None:
         for greedy in modes:
-            title = f"{label or name}, {'greedy' if greedy else 'sampled'}"
+            title = f"{label or Path(name).name}, {'greedy' if greedy else 'sampled'}"
             reports.append(
                 evaluate(
                     title,

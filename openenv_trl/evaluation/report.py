@@ -94,8 +94,8 @@ def comparison_table(
     from rich.table import Table
 
     some_failed = any(report.failed for report in reports)
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("policy", no_wrap=True)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("policy", overflow="fold")
     headings = ["mean", "95% interval", "episodes", "turns", "invalid", *(["failed"] if some_failed else [])]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,0 +1,106 @@
+"""The command line does what its help says, and a mistake of the user's is one message and not a traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from openenv_trl.client import GenericEnvClient
+
+ROOT = Path(__file__).parents[2]
+
+
+def openenv_trl(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "openenv_trl.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def test_help_names_each_command() -> None:
+    result = openenv_trl("--help")
+    assert result.returncode == 0
+    for command in ("serve", "train", "eval"):
+        assert re.search(rf"^\s+{command}\s", result.stdout, re.M)
+
+
+def test_version_is_printed() -> None:
+    from openenv_trl import __version__
+
+    assert openenv_trl("--version").stdout.strip() == __version__
+
+
+def test_serve_serves_until_it_is_told_to_stop() -> None:
+    command = [sys.executable, "-m", "openenv_trl.cli", "serve", "environments/blackjack_env", "--port", "0"]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert server.stdout is not None
+    try:
+        url = None
+        for line in server.stdout:
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            if found:
+                url = found.group()
+                break
+        assert url is not None, "the server says where it listens"
+
+        async def play() -> str:
+            async with GenericEnvClient(url) as env:
+                return (await env.reset(seed=1)).observation["message"]
+
+        assert anyio.run(play).startswith("Your hand:")
+    finally:
+        server.terminate()
+    assert server.wait(timeout=20) in (0, -15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve", "environments/no_such_env"], "no_such_env"),
+        (["train", "configs/no_such.yaml"], "no_such.yaml"),
+        (["eval", "configs/no_such.yaml"], "no_such.yaml"),
+        (["eval", "configs/blackjack_cpu.yaml", "--model", "nowhere/at/all"], "nowhere/at/all"),
+        (["eval", "configs/blackjack_cpu.yaml", "--lerning_rate", "1"], "lerning_rate"),
+        (["eval", "configs/blackjack_cpu.yaml", "--shared_randomness", "luck"], "luck"),
+    ],
+)
+def test_a_mistake_is_one_message_that_names_it(arguments: list[str], words: str) -> None:
+    result = openenv_trl(*arguments)
+    assert result.returncode != 0
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_experiment_trains_and_is_evaluated(tmp_path: Path) -> None:
+    settings = [
+        *("--model_name_or_path", f"{tmp_path}/warm_start", "--output_dir", f"{tmp_path}/grpo"),
+        *("--warm_start_episodes", "200", "--warm_start_steps", "40", "--sessions_per_server", "64"),
+        *("--per_device_train_batch_size", "32", "--num_generations", "8", "--num_tasks", "64"),
+    ]
+    trained = openenv_trl("train", "configs/blackjack_cpu.yaml", "--max_steps", "2", *settings)
+    assert trained.returncode == 0, trained.stderr
+    assert "step    2/2" in trained.stdout
+    log = json.loads((tmp_path / "grpo" / "trainer_state.json").read_text())["log_history"]
+    assert [entry["step"] for entry in log if "reward" in entry] == [1, 2]
+    assert len(list((tmp_path / "grpo" / "trajectories").glob("*.parquet"))) == 2
+
+    report = tmp_path / "report.json"
+    evaluated = openenv_trl(
+        *("eval", "configs/blackjack_cpu.yaml", "--model", f"{tmp_path}/grpo", "--episodes", "200", "--greedy"),
+        *("--output", str(report), *settings),
+    )
+    assert evaluated.returncode == 0, evaluated.stderr
+    (found,) = json.loads(report.read_text())
+    assert found["episodes"] == 200
+    assert found["interval_95"][0] < found["mean_return"] < found["interval_95"][1]
+    assert "greedy" in evaluated.stdout
