@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import anyio
+from anyio.from_thread import start_blocking_portal
 from typing_extensions import Self
 
 
@@ -91,5 +91,6 @@ def _run(function: Any) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return anyio.run(function)
-    with ThreadPoolExecutor(1, thread_name_prefix="openenv-provider") as executor:
-        return executor.submit(anyio.run, function).result()
+    # An interrupt in the waiting thread cancels the function, which then cleans up.
+    with start_blocking_portal() as portal:
+        return portal.call(function)

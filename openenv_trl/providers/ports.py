@@ -38,6 +38,11 @@ class PortReservation:
         listener.listen(_BACKLOG)
         return listener
 
+    def make_way(self, hold: bool) -> None:
+        """Lets a server bind the port by its number: with the reservation standing if wanted and possible."""
+        if not (hold and _KEEPS_RESERVATION):
+            self.close()
+
     def close(self) -> None:
         """Gives the port back. May be called again."""
         if self._socket is not None:

@@ -222,8 +222,8 @@ class ProcessProvider(Provider):
         """Starts the slot's process. It listens already where the command takes a file descriptor."""
         port, host = slot.reservation.port, slot.reservation.host
         listener = slot.reservation.listening_socket() if self._command.takes_fd else None
-        if listener is None and not self._hold_port:
-            slot.reservation.close()
+        if listener is None:
+            slot.reservation.make_way(self._hold_port)
         try:
             fds = [] if listener is None else [listener.fileno()]
             slot.process = ReplicaProcess(

@@ -37,6 +37,9 @@ def wait_gone() -> Callable[..., Awaitable[None]]:
         with anyio.fail_after(within_s):
             for pid in pids:
                 assert pid is not None
+                if not hasattr(os, "pidfd_open"):
+                    await _poll_gone(pid)
+                    continue
                 try:
                     handle = os.pidfd_open(pid)
                 except ProcessLookupError:
@@ -47,6 +50,13 @@ def wait_gone() -> Callable[..., Awaitable[None]]:
                     os.close(handle)
 
     return wait
+
+
+async def _poll_gone(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, 0)
+            await anyio.sleep(0.02)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A process that owns servers, to be killed: starts a provider, prints what its servers say, and waits.
 
 Usage: owner.py REPLICAS FORK COMMAND...   (FORK is 1: a forked sibling lives on and holds every open file)
+With SUPERVISOR in the environment, that file takes the supervisor's place.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 
 import anyio
 
-from openenv_trl.providers import ProcessProvider
+from openenv_trl.providers import ProcessProvider, replica_process
 
 
 def say(*words: object) -> None:
@@ -19,6 +20,8 @@ def say(*words: object) -> None:
 
 
 async def main() -> None:
+    if "SUPERVISOR" in os.environ:
+        replica_process._SUPERVISOR = os.environ["SUPERVISOR"]
     replicas, forks, command = int(sys.argv[1]), sys.argv[2] == "1", sys.argv[3:]
     provider = ProcessProvider(
         command, replicas=replicas, stop_grace_s=0.5, on_log=lambda name, line: say("log", name, line)

@@ -284,6 +284,27 @@ async def test_a_caller_cancelled_after_its_grant_gives_the_session_to_the_next(
         assert first.cancelled()
 
 
+async def test_a_caller_granted_a_session_before_it_began_to_connect_does_not_hold_a_place(make_pool, servers):
+    async with make_pool() as pool:
+        held = await pool.acquire()
+        servers.connecting = anyio.Event()
+
+        async def ask_then_release() -> None:
+            try:
+                await pool.acquire()
+            finally:
+                await pool.release(held)
+
+        connecting = asyncio.ensure_future(ask_then_release())
+        await anyio.wait_all_tasks_blocked()
+        waiting = asyncio.ensure_future(pool.acquire())
+        await anyio.wait_all_tasks_blocked()
+        # In one step the waiting caller is told to connect, and then granted a session that is free.
+        connecting.cancel()
+        assert (await waiting).session is held.session
+        assert pool.metrics().connecting == 0
+
+
 async def test_a_session_that_hangs_in_close_does_not_hold_its_releaser(make_pool, servers):
     servers.closing = anyio.Event()
     async with make_pool(close_timeout_s=0.05) as pool:

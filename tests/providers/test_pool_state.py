@@ -135,6 +135,15 @@ class PoolMachine(RuleBasedStateMachine):
             assert len(held) + len(under_way) <= self.limit
 
     @invariant()
+    def the_books_of_each_server_agree(self) -> None:
+        for server in self.state.servers:
+            places = [place for place, where in self.place.values() if where == server.url]
+            assert server.in_use == places.count("in use")
+            assert len(server.idle) == places.count("idle")
+            assert server.closing == places.count("closing")
+            assert server.connecting == [where for _, where in self.attempts.values()].count(server.url)
+
+    @invariant()
     def nobody_waits_for_what_is_there(self) -> None:
         idle = any(place == "idle" for place, _ in self.place.values())
         assert not (idle and self.waiting)
@@ -221,6 +230,20 @@ def test_refusals_lower_the_limit_until_a_session_ends():
     [close] = state.release(held[0].session, 0.0, healthy=False)
     assert close == Close(held[0].session)
     assert _one(state.closed(held[0].session, 0.0), Connect).ticket == ticket
+
+
+def test_a_burst_of_refusals_leaves_the_limit_at_what_was_allowed():
+    state = PoolState(["a"], 8)
+    attempts = [_one(state.request(0.0, INFINITY)[1], Connect).attempt for _ in range(6)]
+    for attempt in attempts[:3]:
+        state.refused(attempt, 0.0)
+    told = [state.connected(attempt, 0.0)[1] for attempt in attempts[3:]]
+    held = [_one(decisions, Grant) for decisions in told]
+    assert state.servers[0].learned_limit == 3
+    state.refused(_one(told[-1], Connect).attempt, 0.0)  # one more was tried, now that the others went well
+    for grant in held[:2]:
+        state.release(grant.session, 0.0, healthy=False)
+    assert [type(state.closed(grant.session, 0.0)[0]) for grant in held[:2]] == [Connect, Connect]
 
 
 def test_a_full_server_is_asked_again_after_growing_pauses_and_limits_grow_back():
