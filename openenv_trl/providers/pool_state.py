@@ -88,6 +88,9 @@ class PoolState:
     def release(self, session: int, now: float, healthy: bool) -> list[Decision]:
         """A caller gives its session back.
 
+        One that is not healthy is closed, and with it its server's idle sessions: nobody watches those, so when the
+        server was restarted they are lost too, and each would fail the next caller.
+
         Raises:
             SessionStateError: The session is with no caller.
         """
@@ -100,7 +103,7 @@ class PoolState:
         if healthy:
             server.idle.append(session)
             return self._dispatch(now)
-        return [self._close(session, server), *self._dispatch(now)]
+        return [self._close(session, server), *self._close_idle(server), *self._dispatch(now)]
 
     def closed(self, session: int, now: float) -> list[Decision]:
         """A session that was to be closed is closed."""
@@ -137,8 +140,7 @@ class PoolState:
         self._failed += 1
         server = self._end_attempt(attempt)
         server.note_failed(now, reason)
-        idle, server.idle = server.idle, []
-        return [*(self._close(session, server) for session in idle), *self.tick(now)]
+        return [*self._close_idle(server), *self.tick(now)]
 
     def abandoned(self, attempt: int, now: float) -> list[Decision]:
         """The attempt ended without a session, and says nothing of its server."""
@@ -160,8 +162,7 @@ class PoolState:
         for ticket, waiter in list(self._waiters.items()):
             decisions += self._refuse(ticket, waiter, closed_error())
         for server in self.servers:
-            idle, server.idle = server.idle, []
-            decisions += [self._close(session, server) for session in idle]
+            decisions += self._close_idle(server)
         for session, server in self._in_use.items():
             server.in_use -= 1
             decisions.append(self._close(session, server))
@@ -256,6 +257,10 @@ class PoolState:
         server.closing += 1
         self._closing[session] = server
         return Close(session)
+
+    def _close_idle(self, server: ServerSlots) -> list[Decision]:
+        idle, server.idle = server.idle, []
+        return [self._close(session, server) for session in idle]
 
     def _refuse(self, ticket: int, waiter: _Waiter, error: OpenEnvError) -> list[Decision]:
         del self._waiters[ticket]

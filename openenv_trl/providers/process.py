@@ -45,7 +45,8 @@ class _Slot:
 
     def __init__(self, name: str, reservation: PortReservation) -> None:
         self.reservation = reservation
-        self.replica = Replica(f"http://{reservation.host}:{reservation.port}", name)
+        host = f"[{reservation.host}]" if ":" in reservation.host else reservation.host
+        self.replica = Replica(f"http://{host}:{reservation.port}", name)
         self.process: ReplicaProcess | None = None
         self.ready = False
         self.restarts = 0
@@ -108,7 +109,7 @@ class ProcessProvider(Provider):
             raise ConfigurationError(f"cwd={str(cwd)!r} is not a folder")
         self._command = ServerCommand.of(command, name)
         self._count = replicas
-        self._env = {**os.environ, **(env_vars or {})}
+        self._env_vars = dict(env_vars or {})
         self._ready_timeout_s = ready_timeout_s
         self._stop_grace_s = stop_grace_s
         self._sink = LogSink(None if log_path is None else Path(log_path), on_log)
@@ -178,7 +179,7 @@ class ProcessProvider(Provider):
             await anyio.to_thread.run_sync(self.stop_sync)
 
     def stop_sync(self) -> None:
-        """Does what ``stop`` does, blocking."""
+        """Ends all replicas and everything they started, blocking."""
         with self._changed:
             self._stopping.set()
             slots, self._slots = self._slots, []
@@ -228,7 +229,7 @@ class ProcessProvider(Provider):
             fds = [] if listener is None else [listener.fileno()]
             slot.process = ReplicaProcess(
                 self._command.arguments(host, port, fds[0] if fds else None),
-                env={**self._env, "PORT": str(port), "HOST": host},
+                env={**os.environ, **self._env_vars, "PORT": str(port), "HOST": host},
                 cwd=self._cwd,
                 passed_fds=fds,
                 grace_s=self._stop_grace_s,

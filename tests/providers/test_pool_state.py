@@ -286,6 +286,16 @@ def test_a_server_that_stops_answering_loses_its_idle_sessions():
     assert state.failed(attempt, 0.0, "gone") == [Close(held[1].session)]
 
 
+def test_an_unhealthy_session_takes_its_servers_idle_ones_along():
+    state = PoolState(["a", "b"], 2)
+    held = [_open(state) for _ in range(4)]  # on a, b, a, b
+    state.release(held[2].session, 0.0, healthy=True)
+    state.release(held[3].session, 0.0, healthy=True)
+    decisions = state.release(held[0].session, 0.0, healthy=False)
+    assert decisions == [Close(held[0].session), Close(held[2].session)]
+    assert state.metrics().idle == 1
+
+
 def test_only_when_all_servers_failed_a_late_caller_is_told_that_none_answers():
     state = PoolState(["a", "b"], 1)
     _, decisions = state.request(0.0, 5.0)

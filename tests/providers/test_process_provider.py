@@ -45,6 +45,20 @@ async def test_port_is_also_told_by_environment_variable(wait_gone):
         assert await anyio.to_thread.run_sync(_get, f"{provider.base_urls[0]}/health") == 200
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_uvicorn_finds_its_reserved_port(tmp_path, loop):
+    pytest.importorskip(loop)
+    (tmp_path / "plain_app.py").write_text(
+        "async def app(scope, receive, send):\n"
+        "    await send({'type': 'http.response.start', 'status': 200, 'headers': []})\n"
+        "    await send({'type': 'http.response.body', 'body': b'ok'})\n"
+    )
+    options = ["--lifespan", "off", "--loop", loop, "--host", "{host}", "--port", "{port}"]
+    command = [sys.executable, "-m", "uvicorn", "plain_app:app", *options]
+    async with ProcessProvider(command, cwd=tmp_path) as provider:
+        assert await anyio.to_thread.run_sync(_get, f"{provider.base_urls[0]}/health") == 200
+
+
 def test_sync_form_works_without_an_event_loop(plain_server, answers):
     with ProcessProvider(plain_server(fd=True), replicas=2) as servers:
         urls = servers.base_urls
