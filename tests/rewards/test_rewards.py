@@ -47,6 +47,11 @@ def test_a_sum_is_none_where_a_part_is_none() -> None:
     assert score(both, make(EndReason.SESSION_LOST, (3.0,))) == [None]
 
 
+@pytest.mark.parametrize("function", [environment_reward(unfinished=-1.0), format_reward(), turn_penalty()])
+def test_a_failed_episode_is_left_out_by_every_function(function: RewardFunction) -> None:
+    assert score(function, make(EndReason.SESSION_LOST), make(EndReason.BATCH_TIMEOUT, problems=1)) == [None, None]
+
+
 def test_format_and_turns_are_scored() -> None:
     assert score(format_reward(), make(EndReason.DONE), make(EndReason.DONE, problems=2)) == [0.0, -0.2]
     assert score(turn_penalty(free_turns=1), make(EndReason.DONE, turns=3), make(EndReason.DONE)) == [-0.02, 0.0]

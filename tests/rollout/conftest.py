@@ -140,6 +140,7 @@ class MemoryPool:
         return SimpleNamespace(session=self.free.pop(), base_url="memory")
 
     async def release(self, lease: Any, *, healthy: bool) -> None:
+        await anyio.lowlevel.checkpoint()
         self.leased -= 1
         if healthy:
             self.free.append(lease.session)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openenv_trl.rollout.batching import BatchSettings, Fire, ReadyBatcher, Wait
+from openenv_trl.rollout import Completion, SamplingParameters
+from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings, Fire, ReadyBatcher, Wait
 
 
 def batcher(live: int, *, window: float = 1.0, size: int = 100) -> ReadyBatcher:
@@ -96,3 +101,52 @@ def test_every_request_goes_exactly_once_unless_withdrawn(events: list[str], siz
             assert decision.until is not None
             assert decision.until > now
     assert len(sent) == len(set(sent))
+
+
+class Counts:
+    """Gives each prompt as many ids as it may have, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[Any], int]] = []
+
+    async def generate(self, prompts: Any, sampling: SamplingParameters) -> list[Completion]:
+        self.asked.append((list(prompts), sampling.max_new_tokens))
+        ids = list(range(sampling.max_new_tokens))
+        return [Completion(ids, [float(i) for i in ids], finished=True) for _ in prompts]
+
+
+@pytest.mark.anyio
+async def test_each_completion_is_cut_to_its_own_episodes_limit() -> None:
+    policy = Counts()
+    batched = BatchedPolicy(policy, SamplingParameters(max_new_tokens=1), BatchSettings())
+    got: dict[int, Completion] = {}
+
+    async def ask(limit: int) -> None:
+        got[limit] = await batched.complete([limit], limit)
+
+    async with anyio.create_task_group() as service:
+        service.start_soon(batched.serve)
+        with batched.episode(), batched.episode():
+            async with anyio.create_task_group() as askers:
+                askers.start_soon(ask, 2)
+                askers.start_soon(ask, 5)
+        service.cancel_scope.cancel()
+    assert policy.asked == [([[2], [5]], 5)]
+    assert got[2] == Completion([0, 1], [0.0, 1.0], finished=False)
+    assert got[5] == Completion([0, 1, 2, 3, 4], [0.0, 1.0, 2.0, 3.0, 4.0], finished=True)
+
+
+@pytest.mark.anyio
+async def test_an_episode_that_gave_up_waiting_is_in_no_batch() -> None:
+    policy = Counts()
+    batched = BatchedPolicy(policy, SamplingParameters(), BatchSettings(batch_window_s=60))
+    async with anyio.create_task_group() as service:
+        service.start_soon(batched.serve)
+        with batched.episode(), batched.episode():
+            with anyio.move_on_after(0.01):
+                await batched.complete([1], 3)
+            async with anyio.create_task_group() as askers:
+                askers.start_soon(batched.complete, [2], 3)
+                askers.start_soon(batched.complete, [3], 3)
+        service.cancel_scope.cancel()
+    assert policy.asked == [([[2], [3]], 3)]

@@ -73,6 +73,39 @@ async def test_a_straggling_environment_does_not_hold_the_others(make_engine: An
     assert [t.task.index for t in trajectories] == list(range(8))
 
 
+async def test_nobody_waits_for_an_episode_that_has_ended(make_engine: Any, say: Any, tasks: Any) -> None:
+    waiting = anyio.Event()
+
+    async def first_ends_late(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        if call == "reset":
+            session.seed = argument["seed"]
+        elif session.seed == 0:
+            await waiting.wait()  # until the other waits for its second batch
+            return StepResult({"message": "."}, reward=0.0, done=True)
+        if session.steps == 1:
+            waiting.set()
+        return StepResult({"message": "."}, reward=0.0, done=session.steps == 2)
+
+    engine, _ = make_engine(first_ends_late, batching=BatchSettings(batch_window_s=60))
+    with anyio.fail_after(20):
+        trajectories = await engine.run(tasks(2), say(HIT))
+    assert [len(t.turns) for t in trajectories] == [1, 2]
+
+
+async def test_an_environment_that_changes_its_action_changes_no_other(
+    make_engine: Any, say: Any, tasks: Any, tool_call: Any
+) -> None:
+    async def spoils(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        if call == "step":
+            assert argument["arguments"] == {"amount": 3}
+            argument["arguments"]["amount"] = "spoiled"
+        return StepResult({"message": "."}, reward=0.0, done=session.steps == 2)
+
+    engine, _ = make_engine(spoils)
+    trajectories = await engine.run(tasks(2), say(tool_call("bet", amount=3)))
+    assert [t.end_reason for t in trajectories] == [EndReason.DONE] * 2
+
+
 async def test_no_more_episodes_are_open_than_allowed(make_engine: Any, say: Any, tasks: Any) -> None:
     engine, pool = make_engine(max_concurrent_episodes=3)
     trajectories = await engine.run(tasks(10), say(HIT))

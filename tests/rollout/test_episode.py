@@ -135,6 +135,17 @@ async def test_an_action_that_the_environment_refuses_is_the_models_mistake(
     assert pool.free == pool.sessions
 
 
+async def test_a_refused_action_leaves_the_session_healthy(make_engine: Any, say: Any, tasks: Any) -> None:
+    async def refuse(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        if call == "step":
+            raise ActionValidationError("no")
+        return StepResult({"message": "."})
+
+    trajectory, pool = await play(make_engine, say(HIT), tasks, refuse, limits={"max_invalid_actions": 0})
+    assert trajectory.end_reason is EndReason.INVALID_ACTION
+    assert pool.free == pool.sessions
+
+
 async def test_a_message_without_a_tool_call_ends_the_episode(make_engine: Any, say: Any, tasks: Any) -> None:
     trajectory, _ = await play(make_engine, say(HIT, "I am done."), tasks)
     assert trajectory.end_reason is EndReason.NO_ACTION
@@ -247,9 +258,10 @@ async def test_a_reward_that_is_no_finite_number_fails_the_episode(
     async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
         return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
 
-    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    trajectory, pool = await play(make_engine, say(HIT), tasks, behave)
     assert trajectory.end_reason is EndReason.INVALID_REWARD
     assert trajectory.reward is None
+    assert [session.closed for session in pool.sessions] == [True] * 3
 
 
 async def test_a_reward_lost_on_the_wire_is_never_taken_for_zero(make_engine: Any, say: Any, tasks: Any) -> None:
