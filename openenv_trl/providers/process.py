@@ -55,9 +55,10 @@ class _Slot:
 class ProcessProvider(Provider):
     """Runs environment servers as child processes of this one.
 
-    The servers get this process's environment variables, ``env_vars`` over them, and write to one log. They are
-    ended by SIGTERM, and by SIGKILL after a grace time, with all that they started: by ``stop``, by the end of the
-    ``with`` block, and when this process dies in whatever way.
+    The servers get this process's environment variables, ``env_vars`` over them, and write to one log (Python servers
+    unbuffered, unless PYTHONUNBUFFERED says otherwise). They are ended by SIGTERM, and by SIGKILL after a grace time,
+    with all that they started: by ``stop``, by the end of the ``with`` block, and when this process dies in whatever
+    way.
 
     Args:
         command: A folder with an ``openenv.yaml``, or ``module:app``, is served by this package's own server. A list of
@@ -229,7 +230,7 @@ class ProcessProvider(Provider):
             fds = [] if listener is None else [listener.fileno()]
             slot.process = ReplicaProcess(
                 self._command.arguments(host, port, fds[0] if fds else None),
-                env={**os.environ, **self._env_vars, "PORT": str(port), "HOST": host},
+                env={"PYTHONUNBUFFERED": "1", **os.environ, **self._env_vars, "PORT": str(port), "HOST": host},
                 cwd=self._cwd,
                 passed_fds=fds,
                 grace_s=self._stop_grace_s,

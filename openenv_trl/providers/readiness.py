@@ -52,7 +52,8 @@ async def _ask(host: str, port: int, path: str) -> str:
                 while b"\r\n" not in reply:
                     reply += await stream.receive()
         except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            return f"{type(error).__name__}: {error}".rstrip(": ")
+            cause = error.__cause__ or error  # anyio wraps the error of the address
+            return f"{type(cause).__name__}: {cause}".rstrip(": ")
     if not reply:
         return "no answer"
     status = reply.split(b"\r\n", 1)[0].split(b" ", 2)

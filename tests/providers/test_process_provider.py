@@ -113,6 +113,13 @@ async def test_a_server_that_is_never_ready_is_ended_at_the_deadline(plain_serve
     await wait_gone(*(int(line.split()[1]) for line in lines if line.startswith("pid ")), within_s=0.5)
 
 
+async def test_lines_of_a_server_that_hangs_are_not_lost_in_its_buffer():
+    command = [sys.executable, "-c", "import signal; print('loading weights'); signal.pause()"]
+    with pytest.raises(ServerStartError, match="ConnectionRefusedError") as caught:
+        await ProcessProvider(command, ready_timeout_s=1.0).start()
+    assert caught.value.log_tail == "loading weights"
+
+
 async def test_one_bad_replica_leaves_no_good_one_running(plain_server, wait_gone, tmp_path):
     lines: list[str] = []
     first = tmp_path / "first"
