@@ -8,12 +8,12 @@ free.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import anyio
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from openenv_trl.errors import EnvironmentFactoryError, SessionCapacityError
 from openenv_trl.server.dialogue import answer
@@ -64,12 +64,12 @@ class _Connection:
 
     async def serve(self, session: HostedSession) -> None:
         """Answer until the client closes the session or is gone."""
-        sender, receiver = anyio.create_memory_object_stream[str | None](_PIPELINED_MESSAGES)
-        with sender, receiver:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._answer_all, session, receiver, tasks.cancel_scope)
-                await self._read_all(sender)
-                tasks.cancel_scope.cancel()
+        # asyncio's queue, as uvicorn's own: for each message it costs less than a memory stream of anyio's.
+        messages: asyncio.Queue[str | None] = asyncio.Queue(_PIPELINED_MESSAGES)
+        async with anyio.create_task_group() as tasks:
+            # Both in tasks of their own: each wake-up of this one would go through all of the framework's layers.
+            tasks.start_soon(self._read_all, messages, tasks.cancel_scope)
+            tasks.start_soon(self._answer_all, session, messages, tasks.cancel_scope)
 
     async def send(self, frame: bytes) -> None:
         """Send a text message; nothing where the client is gone."""
@@ -89,18 +89,20 @@ class _Connection:
         except OSError:
             self._gone = True
 
-    async def _read_all(self, sender: ObjectSendStream[str | None]) -> None:
+    async def _read_all(self, messages: asyncio.Queue[str | None], scope: anyio.CancelScope) -> None:
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self._gone = True
+                scope.cancel()
                 return
-            await sender.send(message.get("text"))
+            await messages.put(message.get("text"))
 
     async def _answer_all(
-        self, session: HostedSession, receiver: ObjectReceiveStream[str | None], scope: anyio.CancelScope
+        self, session: HostedSession, messages: asyncio.Queue[str | None], scope: anyio.CancelScope
     ) -> None:
-        async for text in receiver:
+        while True:
+            text = await messages.get()
             frame = binary_fault().encode() if text is None else await answer(session, text)
             if frame is None:
                 break
