@@ -75,7 +75,7 @@ def tasks_from_prompts(
             Task(
                 prompt=messages,
                 reset=_reset_arguments(dict(columns or {}), shared, run_seed, batch, group, row),
-                group=f"{batch}:{group}",
+                group=None if shared is SharedRandomness.NONE else f"{batch}:{group}",
                 index=row % group_size,
             )
         )
