@@ -1,7 +1,7 @@
 """The process between a provider and one environment server: when the provider dies, the server dies.
 
 It is run as ``python -I -S supervisor.py PARENT_PID GRACE_S STATUS_FD PASSED_FDS COMMAND...`` and imports
-only the standard library, so it is up within some 30 ms. It starts the command in a process group of its
+only the standard library, so that it starts quickly. It starts the command in a process group of its
 own and then waits for one of:
 
 - its standard input, a pipe from the provider: any byte, or its end, means "stop" (the provider closed it
