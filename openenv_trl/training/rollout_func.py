@@ -218,5 +218,5 @@ class EnvironmentRollout:
 
 def _has_further_columns(trainer: Any, training: bool) -> bool:
     dataset = trainer.train_dataset if training else trainer.eval_dataset
-    names = getattr(dataset, "column_names", None)
-    return isinstance(names, list) and bool(set(names) - {"prompt", "completion", "image", "images"})
+    names: Any = getattr(dataset, "column_names", None)
+    return bool(names) and bool({*names} - {"prompt", "completion", "image", "images"})

@@ -44,6 +44,7 @@ class WarmStartSettings:
         steps: Optimizer steps.
         batch_size: Games of one step.
         learning_rate: Peak learning rate of AdamW, reached in 30 steps and decayed linearly to zero.
+        reply_weight: Weight of the model's own tokens in the loss; the environment's have 1.
         layers: Of the model.
         hidden_size: Of the model.
         concurrency: Games played at once.
@@ -53,7 +54,8 @@ class WarmStartSettings:
     episodes: int = 4096
     steps: int = 600
     batch_size: int = 64
-    learning_rate: float = 3e-3
+    learning_rate: float = 4e-3
+    reply_weight: float = 4.0
     layers: int = 2
     hidden_size: int = 64
     concurrency: int = 256
@@ -67,6 +69,7 @@ class WarmStartSettings:
             steps=arguments.warm_start_steps,
             batch_size=arguments.warm_start_batch_size,
             learning_rate=arguments.warm_start_learning_rate,
+            reply_weight=arguments.warm_start_reply_weight,
             layers=arguments.tiny_policy_layers,
             hidden_size=arguments.tiny_policy_hidden_size,
             seed=seed,
@@ -169,6 +172,9 @@ def _train(
     import torch
 
     rows = [[*game.prompt_ids, *game.completion_ids] for game in games]
+    weights = [
+        [1.0] * len(game.prompt_ids) + [settings.reply_weight if own else 1.0 for own in game.mask] for game in games
+    ]
     order = random.Random(settings.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
 
@@ -178,18 +184,17 @@ def _train(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, scale)
     model.train()
     for step in range(settings.steps):
-        batch = [rows[order.randrange(len(rows))] for _ in range(settings.batch_size)]
-        width = max(map(len, batch))
-        ids = torch.full((len(batch), width), tokenizer.pad_token_id)
-        labels = torch.full((len(batch), width), -100)
-        for i, row in enumerate(batch):
-            ids[i, : len(row)] = torch.tensor(row)
-            labels[i, : len(row)] = ids[i, : len(row)]
-        # Padding is on the right and attention causal: no real token sees it.
-        logits = model(input_ids=ids).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].reshape(-1, logits.size(-1)), labels[:, 1:].reshape(-1), ignore_index=-100
-        )
+        chosen = [order.randrange(len(rows)) for _ in range(settings.batch_size)]
+        width = max(len(rows[i]) for i in chosen)
+        ids = torch.full((len(chosen), width), tokenizer.pad_token_id)
+        weight = torch.zeros((len(chosen), width))
+        for line, i in enumerate(chosen):
+            ids[line, : len(rows[i])] = torch.tensor(rows[i])
+            weight[line, : len(rows[i])] = torch.tensor(weights[i])
+        # Padding is on the right and attention causal: no real token sees it, and its weight is 0.
+        logits = model(input_ids=ids).logits[:, :-1]
+        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+        loss = (losses * weight[:, 1:]).sum() / weight[:, 1:].sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
