@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import anyio
-
 from openenv_trl.evaluation.report import EvaluationReport
 from openenv_trl.rewards import environment_reward
 from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task, Trajectory
-from openenv_trl.rollout.play import play_tasks
+from openenv_trl.rollout.play import play_tasks, run_blocking
 
 Progress = Callable[[int, int], None]
 """Called with the number of episodes that have ended, and of all."""
@@ -73,6 +71,6 @@ def evaluate(
             on_trajectory=count,
         )
 
-    trajectories = anyio.run(play)
+    trajectories = run_blocking(play)
     rewards = environment_reward(unfinished=unfinished_reward)(trajectory=trajectories)
     return EvaluationReport.from_trajectories(name, trajectories, rewards, time.monotonic() - started)

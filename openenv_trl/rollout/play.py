@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+import anyio.from_thread
 
 from openenv_trl.client import GenericEnvClient, fetch_schema
 from openenv_trl.providers import SessionPool
@@ -14,6 +16,21 @@ from openenv_trl.rollout.policy import Policy, SamplingParameters
 from openenv_trl.rollout.task import Task
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.trajectory import Trajectory
+
+T = TypeVar("T")
+
+
+def run_blocking(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Run an async function to its end, on an event loop of its own in another thread.
+
+    Unlike ``anyio.run`` it works where a loop is running already, as in a notebook.
+
+    Args:
+        function: What to run.
+        *arguments: Its arguments.
+    """
+    with anyio.from_thread.start_blocking_portal("asyncio") as portal:
+        return portal.call(function, *arguments)
 
 
 @asynccontextmanager

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from openenv_trl.client import GenericEnvClient, fetch_schema
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import (
@@ -27,7 +25,7 @@ from openenv_trl.rollout import (
     ToolActions,
     Trajectory,
 )
-from openenv_trl.rollout.play import play_tasks
+from openenv_trl.rollout.play import play_tasks, run_blocking
 from openenv_trl.training.tasks import derive_seed
 from openenv_trl.training.tiny_policy import make_tiny_policy, make_tokenizer
 from openenv_trl.types import Tool
@@ -104,11 +102,11 @@ def warm_start(
     settings = settings or WarmStartSettings()
     started = time.monotonic()
     progress(f"warm start: playing {settings.episodes} random games to learn the protocol from")
-    tools, texts = anyio.run(_gather_texts, base_urls, prompt, settings, limits)
+    tools, texts = run_blocking(_gather_texts, base_urls, prompt, settings, limits)
     model, tokenizer = make_tiny_policy(
         path, texts, tools, layers=settings.layers, hidden_size=settings.hidden_size, seed=settings.seed
     )
-    games = anyio.run(_play_at_random, base_urls, prompt, settings, limits, tokenizer, settings.episodes)
+    games = run_blocking(_play_at_random, base_urls, prompt, settings, limits, tokenizer, settings.episodes)
     progress(
         f"warm start: {len(games)} games in {time.monotonic() - started:.0f} s; training {model.num_parameters():,} "
         f"parameters for {settings.steps} steps"
