@@ -88,6 +88,12 @@ async def open_socket(address: ServerAddress, settings: SocketSettings) -> Socke
             f"Cannot connect to {url}: {error}. Check that the server is up, and its host and port.", phase="connect"
         ) from error
     except (InvalidHandshake, EOFError) as error:
+        if isinstance(error, EOFError) or isinstance(error.__cause__, EOFError):
+            raise ConnectionFailedError(
+                f"{url} took the connection and closed it without an answer. Its process may have just ended, or have "
+                "failed to start: its log tells why.",
+                phase="connect",
+            ) from error
         raise _refused(url, str(error) or type(error).__name__) from error
     return _WebSocket(connection)
 

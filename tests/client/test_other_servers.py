@@ -87,6 +87,20 @@ async def test_a_server_that_says_nothing_is_given_up(deaf: str) -> None:
         await GenericEnvClient(deaf, connect_timeout_s=0.2).connect()
 
 
+async def test_a_server_that_hangs_up_is_not_taken_for_another_kind_of_server() -> None:
+    def hang_up(listening: socket.socket) -> None:
+        accepted, _ = listening.accept()
+        accepted.recv(1)
+        accepted.shutdown(socket.SHUT_WR)
+        accepted.recv(65536)
+        accepted.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=hang_up, args=(listening,), daemon=True).start()
+        with pytest.raises(ConnectionFailedError, match="closed it without an answer"):
+            await GenericEnvClient(f"127.0.0.1:{listening.getsockname()[1]}").connect()
+
+
 async def test_a_web_page_is_told_from_a_server(web_page: str) -> None:
     with pytest.raises(ConnectionFailedError, match=r"HTTP status 200.*there is no OpenEnv server at this address"):
         await GenericEnvClient(web_page).connect()
