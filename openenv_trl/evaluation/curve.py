@@ -67,9 +67,18 @@ def learning_curve(
                 label=f"{report.name}: {report.returns.mean:+.3f}",
                 zorder=5,
             )
-    for name, value in (references or {}).items():
+    # The range of what was learned; an evaluation far outside of it is in the legend, with its value.
+    known = sorted((references or {}).items(), key=lambda item: item[1])
+    shown = [*smooth, *(value for _, value in known), *(report.returns.mean for report in after)]
+    margin = max(max(shown) - min(shown), 1e-6) * 0.35
+    low, high = min(shown) - margin, max(shown) + margin
+    axes.set_ylim(low, high)
+    height = low
+    for name, value in known:
+        height = max(value, height + (high - low) * 0.035)  # no label covers the one below it
         axes.axhline(value, color="#444444", linewidth=0.8, linestyle=":")
-        axes.annotate(f"{name} {value:+.3f}", (last * 1.03, value), va="center", fontsize=7.5, annotation_clip=False)
+        label = f"{name} {value:+.3f}"
+        axes.annotate(label, (last * 1.03, height), va="center", fontsize=7.5, annotation_clip=False)
     axes.set_xlabel("GRPO step")
     axes.set_ylabel("mean return of an episode")
     axes.set_title(title, loc="left", fontsize=11)
