@@ -16,20 +16,25 @@ def launch_command(
 ) -> list[str]:
     """The command line that runs a recipe with accelerate, in this Python.
 
+    Several processes without a GPU are started by torchrun, since accelerate's launcher starts them through MPI only.
+
     Args:
         script: The recipe.
         arguments: Its arguments.
         num_processes: Training processes on this machine.
         accelerate_config: A configuration file of accelerate, in place of the settings made here.
     """
-    launcher = [sys.executable, "-m", "accelerate.commands.launch"]
+    accelerate = [sys.executable, "-m", "accelerate.commands.launch"]
     if accelerate_config is not None:
-        launcher += ["--config_file", str(accelerate_config)]
+        launcher = [*accelerate, "--config_file", str(accelerate_config)]
+    elif num_processes > 1 and not _has_gpu():
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        launcher = [*torchrun, "--nproc_per_node", str(num_processes)]
     else:
-        launcher += ["--num_processes", str(num_processes), "--num_machines", "1", "--mixed_precision", "no"]
-        launcher += ["--dynamo_backend", "no", "--num_cpu_threads_per_process", "1"]
+        plain = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+        launcher = [*accelerate, "--num_processes", str(num_processes), *plain, "--num_cpu_threads_per_process", "1"]
         if num_processes > 1:
-            launcher += ["--multi_gpu"] if _has_gpu() else ["--cpu"]
+            launcher.append("--multi_gpu")
     return [*launcher, str(script), *arguments]
 
 

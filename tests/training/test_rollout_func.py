@@ -169,6 +169,15 @@ def test_an_environment_that_fails_costs_its_own_episodes_only(
     assert batch["advantages"].eq(0).all()
 
 
+def test_a_reward_that_is_no_number_is_never_scored(play: Callable[..., Play], unruly_url: str) -> None:
+    dataset = Dataset.from_list([{"prompt": PROMPT, "seed": i, "way": "none" if i % 2 else "nan"} for i in range(2)])
+    played = play(unruly_url, dataset, lambda _: call("stand"))
+    rewards = {t.task.reset["way"]: t.reward for t in played.trajectories}
+    assert rewards == {"none": 1.0, "nan": None}
+    assert played.log["reward"] == 1.0
+    assert played.batches[0]["advantages"].isfinite().all()
+
+
 def test_a_batch_that_failed_stops_training_and_says_why(play: Callable[..., Play], unruly_url: str) -> None:
     with pytest.raises(RolloutFailureError, match=r"8 of 8 episodes failed.*the table broke"):
         play(unruly_url, rows(way="step raises"), lambda _: call("stand"))
