@@ -6,6 +6,7 @@ timed out, or was cancelled) ends the session; a session that has ended never ta
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -46,7 +47,7 @@ class Connection:
         self._message_timeout_s = message_timeout_s
         self._session = ClientSession(address.base_url)
         self._socket: Socket | None = None
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._turn = asyncio.Lock()
 
     @property
     def state(self) -> ClientState:
@@ -75,21 +76,21 @@ class Connection:
             self._session.begin(phase)
             socket = self._socket
             assert socket is not None, "an open session has a socket"
-            answer = None
+            deadline = socket.abort_after(limit_s)
             try:
-                with anyio.move_on_after(limit_s):
-                    answer = await _exchange(socket, message)
+                answer = await _exchange(socket, message)
             except SocketClosed as closed:
-                raise self._session.lost(str(closed)) from closed
+                if not deadline.passed:
+                    raise self._session.lost(str(closed)) from closed
+                self._session.lost(f"no reply to its {phase} came within {limit_s:g} s")
+                text = f"No reply to {phase} from {self._address.base_url} within {limit_s:g} s; the session is lost."
+                raise DeadlineExceededError(text, phase=phase) from None
             except BaseException:
                 self._session.lost(f"its {phase} was cancelled")
                 socket.abort()
                 raise
-            if answer is None:
-                self._session.lost(f"no reply to its {phase} came within {limit_s:g} s")
-                socket.abort()
-                text = f"No reply to {phase} from {self._address.base_url} within {limit_s:g} s; the session is lost."
-                raise DeadlineExceededError(text, phase=phase)
+            finally:
+                deadline.lift()
             return self._take(answer, phase, kind, socket)
 
     async def close(self) -> None:
@@ -125,19 +126,20 @@ class Connection:
 
     async def _await_session(self, socket: Socket) -> None:
         base_url, limit_s = self._address.base_url, self._message_timeout_s
-        answer = None
+        deadline = socket.abort_after(limit_s)
         try:
-            with anyio.move_on_after(limit_s):
-                answer = await _exchange(socket, encode_request("mcp", rpc_request("connect", "ping")))
+            answer = await _exchange(socket, encode_request("mcp", rpc_request("connect", "ping")))
         except SocketClosed as closed:
-            text = f"{base_url} accepted the connection, but opened no session: {closed}."
-            raise ConnectionFailedError(text, phase="connect") from closed
-        if answer is None:
+            if not deadline.passed:
+                text = f"{base_url} accepted the connection, but opened no session: {closed}."
+                raise ConnectionFailedError(text, phase="connect") from closed
             raise DeadlineExceededError(
                 f"{base_url} accepted the connection, but had no environment ready within {limit_s:g} s. Give it "
                 "longer with message_timeout_s.",
                 phase="connect",
-            )
+            ) from None
+        finally:
+            deadline.lift()
         reply = parse_reply(answer)
         if isinstance(reply, Fault) and reply.code in _SESSION_ENDS:
             raise error_of(reply, phase="connect")
@@ -161,9 +163,11 @@ class Connection:
 
 
 async def _exchange(socket: Socket, message: bytes) -> str | bytes:
-    # Where the socket is closed already, the server's last word (why it refused the session) may still wait to be read.
-    with contextlib.suppress(SocketClosed):
+    try:
         await socket.send(message)
+    except SocketClosed:
+        # The server's last word, such as why it refused the session, may still wait to be read.
+        return await socket.receive()
     return await socket.receive()
 
 

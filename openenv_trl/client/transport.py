@@ -5,6 +5,7 @@ Source of the settings: the public package's client (message limit, pings, no pr
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from openenv_trl.client.address import ServerAddress
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError
 
+_FOREVER_S = 1e9  # timers take no infinity
+_READ_BYTES = 64 * 1024
 _CLOSE_S = 2.0  # for the closing handshake of a socket that nobody reads any more
 
 
@@ -39,6 +42,23 @@ class Socket(Protocol):
 
     def abort(self) -> None:
         """Close the socket at once, without waiting for anything."""
+        ...
+
+    def abort_after(self, seconds: float) -> Deadline:
+        """Close the socket at once when so many seconds have passed, unless the deadline is lifted before."""
+        ...
+
+
+class Deadline(Protocol):
+    """A moment at which a socket is closed."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it came."""
+        ...
+
+    def lift(self) -> None:
+        """Let the socket live on."""
         ...
 
 
@@ -111,6 +131,10 @@ class _WebSocket:
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
+        # asyncio's own loop allocates this much for each read. Its 256 KiB come from the system anew each time and go
+        # back after it, which costs more than the rest of a small read; other loops have no such attribute.
+        if hasattr(connection.transport, "max_size"):
+            setattr(connection.transport, "max_size", _READ_BYTES)  # noqa: B010 - not in asyncio's type
 
     async def send(self, text: bytes) -> None:
         try:
@@ -128,6 +152,25 @@ class _WebSocket:
         await self._connection.close()
 
     def abort(self) -> None:
+        self._connection.transport.abort()
+
+    def abort_after(self, seconds: float) -> Deadline:
+        return _AbortAfter(self._connection, seconds)
+
+
+class _AbortAfter:
+    """A deadline on asyncio's clock: a timer costs less than a cancel scope, and the socket would be closed anyway."""
+
+    def __init__(self, connection: ClientConnection, seconds: float) -> None:
+        self._connection = connection
+        self.passed = False
+        self._timer = asyncio.get_running_loop().call_later(min(seconds, _FOREVER_S), self._abort)
+
+    def lift(self) -> None:
+        self._timer.cancel()
+
+    def _abort(self) -> None:
+        self.passed = True
         self._connection.transport.abort()
 
 
