@@ -83,7 +83,7 @@ class _BoundTool:
                 inspect.Parameter.VAR_KEYWORD,
             ):
                 raise ConfigurationError(
-                    f"The tool '{name}' needs a type hint on each parameter and no *args or **kwargs: see '{parameter}'."
+                    f"The tool '{name}' needs a type hint on each parameter, no *args or **kwargs: see '{parameter}'."
                 )
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[parameter.name] = (parameter.annotation, default)

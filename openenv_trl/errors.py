@@ -73,7 +73,8 @@ class SessionCapacityError(OpenEnvError):
 
     def __init__(self, active_sessions: int, max_sessions: int, message: str | None = None) -> None:
         super().__init__(
-            message or f"Server at capacity: {active_sessions}/{max_sessions} sessions active. "
+            message
+            or f"Server at capacity: {active_sessions}/{max_sessions} sessions active. "
             "Wait for a session to end, or start the server with a larger max_concurrent_envs.",
             phase="connect",
         )
@@ -103,9 +104,7 @@ class EnvironmentFactoryError(SessionCreationError):
     """The environment's constructor raised on the server."""
 
     def __init__(self, factory_name: str, message: str | None = None) -> None:
-        super().__init__(
-            message or f"Environment factory '{factory_name}' failed to create instance.", phase="connect"
-        )
+        super().__init__(message or f"Environment factory '{factory_name}' failed to create instance.", phase="connect")
         self.factory_name = factory_name
 
 
