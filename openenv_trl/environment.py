@@ -175,7 +175,7 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
 
     @classmethod
     def _bound_tools(cls) -> dict[str, _BoundTool]:
-        cached = cls.__dict__.get("_bound_tools_cache")
+        cached: dict[str, _BoundTool] | None = cls.__dict__.get("_bound_tools_cache")
         if cached is None:
             cached = {}
             for base in reversed(cls.__mro__):
