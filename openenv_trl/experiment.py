@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,10 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
 
     parser = TrlParser((EnvironmentArguments, GRPOConfig, ModelConfig))  # pyright: ignore[reportArgumentType]
     try:
-        environment, training, model = parser.parse_args_and_config(["--config", str(path), *overrides])
+        with warnings.catch_warnings():
+            # transformers warns of a field that TRL's own defaults set
+            warnings.simplefilter("ignore", FutureWarning)
+            environment, training, model = parser.parse_args_and_config(["--config", str(path), *overrides])
     except ConfigurationError:
         raise
     except ValueError as error:

@@ -64,6 +64,7 @@ def train(
     ] = None,
 ) -> None:
     """Train with GRPO: the recipe grpo.py under accelerate. Further options override the file: --learning_rate 1e-3."""
+    import os
     import subprocess
     import sys
 
@@ -78,7 +79,9 @@ def train(
         num_processes=num_processes,
         accelerate_config=accelerate_config,
     )
-    sys.exit(subprocess.run(command, check=False).returncode)
+    # transformers warns of a field that TRL's own defaults set
+    environ = {"PYTHONWARNINGS": "ignore::FutureWarning", **os.environ}
+    sys.exit(subprocess.run(command, env=environ, check=False).returncode)
 
 
 @app.command(name="eval", context_settings=_PASS_ON)
