@@ -68,6 +68,8 @@ def train(
     import subprocess
     import sys
 
+    import trl  # noqa: F401 - missed here and not in a process below
+
     from openenv_trl.experiment import recipe_path
     from openenv_trl.training.launch import launch_command
 

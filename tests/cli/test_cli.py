@@ -104,3 +104,16 @@ def test_an_experiment_trains_and_is_evaluated(tmp_path: Path) -> None:
     assert found["episodes"] == 200
     assert found["interval_95"][0] < found["mean_return"] < found["interval_95"][1]
     assert "greedy" in evaluated.stdout
+
+
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_without_the_training_extra_the_message_says_what_to_install(command: str) -> None:
+    program = (
+        "import sys; sys.modules['trl'] = None; "
+        f"sys.argv = ['openenv-trl', {command!r}, 'configs/blackjack_cpu.yaml']; "
+        "from openenv_trl.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'openenv-trl[train]'" in done.stderr
+    assert "Traceback" not in done.stderr
