@@ -1,7 +1,8 @@
 """Teach a tiny model the protocol: supervised training on random, well-formed games, played in the real environment.
 
 Afterwards the model calls tools properly and plays at random; what is good play is left to reinforcement learning. The
-loss covers what the environment wrote too, so that the model has a reason to look at it.
+loss covers what the environment wrote too, and half of the games are by random players with habits, so that the model
+has a reason to look at what the environment says.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -19,13 +20,13 @@ from typing import Any
 from openenv_trl.client import GenericEnvClient, fetch_schema
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import (
-    RandomActionPolicy,
     RolloutLimits,
     Task,
     ToolActions,
     Trajectory,
 )
 from openenv_trl.rollout.play import play_tasks, run_blocking
+from openenv_trl.training.habits import HabitualPolicy, as_player
 from openenv_trl.training.tasks import derive_seed
 from openenv_trl.training.tiny_policy import make_tiny_policy, make_tokenizer
 from openenv_trl.types import Tool
@@ -43,6 +44,8 @@ class WarmStartSettings:
         batch_size: Games of one step.
         learning_rate: Peak learning rate of AdamW, reached in 30 steps and decayed linearly to zero.
         reply_weight: Weight of the model's own tokens in the loss; the environment's have 1.
+        players: Imaginary players with habits, who play every second game: see `openenv_trl.training.habits`. An even
+            number; 0 leaves all games uniformly random.
         layers: Of the model.
         hidden_size: Of the model.
         concurrency: Games played at once.
@@ -54,6 +57,7 @@ class WarmStartSettings:
     batch_size: int = 64
     learning_rate: float = 4e-3
     reply_weight: float = 4.0
+    players: int = 8
     layers: int = 2
     hidden_size: int = 64
     concurrency: int = 256
@@ -147,14 +151,18 @@ async def _play_at_random(
     count: int,
 ) -> list[Trajectory]:
     tasks = [
-        Task(prompt=list(prompt), reset={"seed": derive_seed("warm start", settings.seed, i)}, index=i)
+        Task(
+            prompt=as_player(prompt, i // 2 % settings.players) if settings.players and i % 2 else list(prompt),
+            reset={"seed": derive_seed("warm start", settings.seed, i)},
+            index=i,
+        )
         for i in range(count)
     ]
     played = await play_tasks(
         tasks,
         base_urls,
         tokenizer,
-        lambda engine: RandomActionPolicy(engine.template, engine.actions, seed=settings.seed),
+        lambda engine: HabitualPolicy(tokenizer, engine.template, engine.actions, seed=settings.seed),
         limits=limits,
         concurrency=settings.concurrency,
     )

@@ -22,7 +22,8 @@ from openenv_trl.types import Tool
 
 PAD, UNKNOWN, MESSAGE_START, MESSAGE_END = "<|endoftext|>", "<|unk|>", "<|im_start|>", "<|im_end|>"
 
-_CLAUSE = re.compile(r"[^,.:;!?\n]*[,.:;!?\n]")
+CLAUSE = re.compile(r"[^,.:;!?\n]*[,.:;!?\n]")
+"""Text up to and with a punctuation mark."""
 _WORD = re.compile(r" ?\w+")
 _CLAUSE_COUNT = 8
 """A clause said so many times becomes a word of its own."""
@@ -103,7 +104,7 @@ def make_tokenizer(texts: Iterable[str], tools: Sequence[Tool]) -> Any:
     clauses: Counter[str] = Counter()
     words: Counter[str] = Counter()
     for text in texts:
-        clauses.update(_CLAUSE.findall(text))
+        clauses.update(CLAUSE.findall(text))
         words.update(_WORD.findall(text))
     said = [clause for clause, count in clauses.items() if count >= _CLAUSE_COUNT and len(clause) > 1]
     known = [word for word in words if len(word) > 1]
