@@ -54,6 +54,12 @@ class Connection:
         """Where the session stands."""
         return self._session.state
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a call could be sent now; False also where the socket ended while nobody used the session."""
+        in_use = self._session.state in (ClientState.OPEN, ClientState.BUSY)
+        return in_use and self._socket is not None and self._socket.is_open
+
     async def open(self) -> None:
         """Open the session; nothing where it is open. See `EnvClient.connect`."""
         async with self._turn:

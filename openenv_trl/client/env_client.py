@@ -88,6 +88,11 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         """The server's address, as it was given."""
         return self._address.base_url
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the session takes calls: it was connected, and its connection has not ended since."""
+        return self._connection.is_open
+
     async def connect(self) -> Self:
         """Open the session and wait until the server holds an environment for it. Does nothing on an open session.
 

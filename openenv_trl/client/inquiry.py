@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from openenv_trl.client.address import server_address
 from openenv_trl.errors import ConnectionFailedError, DeadlineExceededError, ProtocolError
 
 
-async def fetch_schema(base_url: str, timeout_s: float = 10.0) -> dict[str, Any]:
+async def fetch_schema(
+    base_url: str, timeout_s: float = 10.0, *, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the JSON Schemas of ``action``, ``observation`` and ``state``.
+
+    Args:
+        base_url: The server's address.
+        timeout_s: Seconds for the answer.
+        headers: Sent with the request, for a proxy that asks for authorization; as `EnvClient` sends them.
 
     Raises:
         ConnectionFailedError: No server answered at the address.
         DeadlineExceededError: It did not answer in time.
         ProtocolError: What answered is no OpenEnv server.
     """
-    return await _fetch(base_url, "/schema", ("action", "observation", "state"), timeout_s)
+    return await _fetch(base_url, "/schema", ("action", "observation", "state"), timeout_s, headers)
 
 
-async def fetch_health(base_url: str, timeout_s: float = 10.0) -> dict[str, Any]:
-    """Return the server's health, ``{"status": "healthy"}``. Raises what `fetch_schema` raises."""
-    return await _fetch(base_url, "/health", ("status",), timeout_s)
+async def fetch_health(
+    base_url: str, timeout_s: float = 10.0, *, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the server's health, ``{"status": "healthy"}``. Takes and raises what `fetch_schema` does."""
+    return await _fetch(base_url, "/health", ("status",), timeout_s, headers)
 
 
-async def fetch_metadata(base_url: str, timeout_s: float = 10.0) -> dict[str, Any]:
-    """Return the environment's ``name``, ``description`` and more. Raises what `fetch_schema` raises."""
-    return await _fetch(base_url, "/metadata", ("name", "description"), timeout_s)
+async def fetch_metadata(
+    base_url: str, timeout_s: float = 10.0, *, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the environment's ``name``, ``description`` and more. Takes and raises what `fetch_schema` does."""
+    return await _fetch(base_url, "/metadata", ("name", "description"), timeout_s, headers)
 
 
-async def _fetch(base_url: str, path: str, keys: tuple[str, ...], timeout_s: float) -> dict[str, Any]:
+async def _fetch(
+    base_url: str, path: str, keys: tuple[str, ...], timeout_s: float, headers: Mapping[str, str] | None
+) -> dict[str, Any]:
     import httpx  # a tenth of a second that most clients do not need
 
     address = server_address(base_url)
@@ -37,7 +51,7 @@ async def _fetch(base_url: str, path: str, keys: tuple[str, ...], timeout_s: flo
     secure = url.startswith("https")
     try:
         async with httpx.AsyncClient(timeout=timeout_s, verify=secure, trust_env=not address.is_loopback) as http:
-            response = await http.get(url, follow_redirects=True)
+            response = await http.get(url, headers=headers, follow_redirects=True)
     except httpx.TimeoutException as error:
         raise DeadlineExceededError(f"No answer from {url} within {timeout_s:g} s.", phase="connect") from error
     except httpx.HTTPError as error:
@@ -48,6 +62,12 @@ async def _fetch(base_url: str, path: str, keys: tuple[str, ...], timeout_s: flo
         body: Any = response.json() if response.status_code == 200 else None
     except ValueError:
         body = None
+    if response.status_code in (401, 403):
+        raise ConnectionFailedError(
+            f"{url} refused the request with status {response.status_code}. Pass the headers that it asks for, such as "
+            "headers={'Authorization': 'Bearer ...'}.",
+            phase="connect",
+        )
     if not isinstance(body, dict) or not all(key in body for key in keys):
         raise ProtocolError(
             f"{url} answered with status {response.status_code}, but not as an OpenEnv server does: "

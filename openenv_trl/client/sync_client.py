@@ -45,6 +45,11 @@ class SyncEnvClient(Generic[ActT, ObsT, StateT]):
         """The server's address, as it was given."""
         return self._client.base_url
 
+    @property
+    def is_open(self) -> bool:
+        """As `EnvClient.is_open`."""
+        return self._client.is_open
+
     def connect(self) -> Self:
         """As `EnvClient.connect`."""
         _wait_for(self._client.connect)

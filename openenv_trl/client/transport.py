@@ -12,6 +12,7 @@ from typing import Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.protocol import State
 
 from openenv_trl.client.address import ServerAddress
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError
@@ -27,6 +28,11 @@ class SocketClosed(Exception):
 
 class Socket(Protocol):
     """Text messages, in order, both ways."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has closed it yet, as far as is known here."""
+        ...
 
     async def send(self, text: bytes) -> None:
         """Send a text message, or raise `SocketClosed`."""
@@ -96,6 +102,12 @@ async def open_socket(address: ServerAddress, settings: SocketSettings) -> Socke
     except InvalidURI as error:
         raise ConfigurationError(f"{url} is not an address that can be connected to: {error}.") from error
     except InvalidStatus as error:
+        if error.response.status_code == 401:
+            raise ConnectionFailedError(
+                f"{url} refused the connection with HTTP status 401: pass the headers that it asks for, such as "
+                "headers={'Authorization': 'Bearer ...'}.",
+                phase="connect",
+            ) from error
         raise _refused(url, f"HTTP status {error.response.status_code}") from error
     except TimeoutError as error:
         raise ConnectionFailedError(
@@ -135,6 +147,10 @@ class _WebSocket:
         # back after it, which costs more than the rest of a small read; other loops have no such attribute.
         if hasattr(connection.transport, "max_size"):
             setattr(connection.transport, "max_size", _READ_BYTES)  # noqa: B010 - not in asyncio's type
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection.state is State.OPEN and not self._connection.transport.is_closing()
 
     async def send(self, text: bytes) -> None:
         try:

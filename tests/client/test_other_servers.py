@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from websockets.sync.server import ServerConnection
 
@@ -56,6 +58,35 @@ def web_page() -> Iterator[str]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def guarded() -> Iterator[str]:
+    """A server behind a proxy that answers 401 to a request without its header."""
+
+    class Guard(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            answers = {
+                "/health": b'{"status":"healthy"}',
+                "/metadata": b'{"name":"n","description":"d"}',
+                "/schema": b'{"action":{},"observation":{},"state":{}}',
+            }
+            allowed = self.headers.get("Authorization") == "Bearer word"
+            answer = answers.get(self.path, b"") if allowed else b"who are you?"
+            self.send_response(200 if allowed else 401)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guard) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -255,3 +286,35 @@ async def test_what_tells_nothing_of_itself_is_told(fetch: Any, web_page: str, u
         await fetch(unused)
     with pytest.raises(DeadlineExceededError, match=r"within 0\.2 s"):
         await fetch(deaf, timeout_s=0.2)
+
+
+@pytest.mark.parametrize("fetch", [fetch_health, fetch_metadata, fetch_schema])
+async def test_headers_are_sent_with_each_inquiry(fetch: Any, guarded: str) -> None:
+    assert await fetch(guarded, headers={"Authorization": "Bearer word"})
+    with pytest.raises(ConnectionFailedError, match=r"status 401. Pass the headers"):
+        await fetch(guarded)
+
+
+async def test_a_session_that_needs_headers_says_so(guarded: str) -> None:
+    with pytest.raises(ConnectionFailedError, match=r"status 401: pass the headers"):
+        await GenericEnvClient(guarded).connect()
+
+
+async def test_a_client_knows_that_its_connection_ended_while_nobody_called(scripted: Scripted) -> None:
+    may_end = threading.Event()
+
+    def leave(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.send(NO_PING)
+        may_end.wait(30)
+
+    env = GenericEnvClient(scripted(leave))
+    assert not env.is_open
+    await env.connect()
+    assert env.is_open
+    may_end.set()
+    with anyio.fail_after(10):
+        while env.is_open:
+            await anyio.lowlevel.checkpoint()
+    await env.close()
+    assert not env.is_open
