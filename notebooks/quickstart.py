@@ -78,10 +78,10 @@ with GenericEnvClient(urls[0]).sync() as env:
 from openenv_trl import RolloutLimits
 from openenv_trl.training import WarmStartSettings, warm_start
 
-prompt = [{"role": "user", "content": "Play blackjack."}]
+rows = [{"prompt": "Play blackjack.", "seed": seed} for seed in range(20_000)]
 limits = RolloutLimits(max_turns=8, max_completion_tokens=200, max_new_tokens_per_turn=8, max_invalid_actions=0)
 settings = WarmStartSettings() if full else WarmStartSettings(episodes=512, steps=150)
-model, tokenizer = warm_start(f"{output_dir}/warm_start", urls, prompt, settings, limits=limits)
+model, tokenizer = warm_start(f"{output_dir}/warm_start", urls, rows, settings, limits=limits)
 
 # %% [markdown]
 # ## Train
@@ -96,7 +96,7 @@ from openenv_trl import environment_reward
 from openenv_trl.training import EnvironmentRollout
 
 rollout = EnvironmentRollout(urls, sessions_per_server=512, limits=limits, shared_randomness="task")
-dataset = rollout.prepare_dataset([{"prompt": prompt, "seed": seed} for seed in range(20_000)])
+dataset = rollout.prepare_dataset(rows)
 trainer = GRPOTrainer(
     model=f"{output_dir}/warm_start",
     processing_class=tokenizer,
@@ -150,6 +150,7 @@ from openenv_trl import Task
 from openenv_trl.evaluation import comparison_table, evaluate
 from openenv_trl.training import TransformersPolicy
 
+prompt = [{"role": "user", "content": "Play blackjack."}]
 tasks = [Task(prompt=prompt, reset={"seed": 10**9 + i}) for i in range(20_000 if full else 500)]
 report = evaluate(
     "after training, sampled",

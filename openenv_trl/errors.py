@@ -15,6 +15,7 @@
     ├── ActionValidationError (ValueError)      the action does not fit the environment's schema
     ├── EnvironmentExecutionError               the environment raised in reset, step or state
     ├── PolicyError                             the policy could not generate
+    ├── RolloutFailureError                     too many episodes failed for their result to mean anything
     └── ProviderError                           a server could not be started or stopped
         └── ServerStartError                    ... it ended, or was not ready in time; carries its log's tail
 
@@ -146,6 +147,10 @@ class EnvironmentExecutionError(OpenEnvError):
 
 class PolicyError(OpenEnvError):
     """The policy could not generate."""
+
+
+class RolloutFailureError(OpenEnvError):
+    """Too many episodes failed for their result to mean anything. The message has the reasons."""
 
 
 class ProviderError(OpenEnvError):

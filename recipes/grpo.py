@@ -52,9 +52,10 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
                 warm_start(
                     model_path,
                     base_urls,
-                    dataset[0]["prompt"],
+                    dataset,
                     WarmStartSettings.from_arguments(environment, seed=training.seed),
                     limits=limits,
+                    chat_template_kwargs=training.chat_template_kwargs,
                 )
         tokenizer = AutoTokenizer.from_pretrained(model_path, revision=model_arguments.model_revision)
         model = AutoModelForCausalLM.from_pretrained(

@@ -48,7 +48,7 @@ def quickstart(config: str, overrides: list[str]) -> dict[str, object]:
             warm_start(
                 policy,
                 base_urls,
-                environment.load_dataset()[0]["prompt"],
+                environment.load_dataset(),
                 WarmStartSettings.from_arguments(environment, seed=training.seed),
                 limits=environment.limits(training.max_completion_length),
             )

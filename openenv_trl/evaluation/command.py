@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.evaluation.report import EvaluationReport, comparison_table
 from openenv_trl.evaluation.run import Progress, evaluate
-from openenv_trl.rollout import SamplingParameters, Task
-from openenv_trl.training.tasks import derive_seed
+from openenv_trl.rollout import SamplingParameters
+from openenv_trl.training.tasks import tasks_from_rows
 
 if TYPE_CHECKING:
     from openenv_trl.experiment import Experiment
@@ -33,8 +33,8 @@ def evaluate_experiment(
 ) -> list[EvaluationReport]:
     """Play an experiment's environment with a model.
 
-    Each episode begins with a prompt of the experiment's data set (its rows in turn) and a seed that no training
-    run derives.
+    Each episode is a row of the experiment's data set, in turn. Where the data set is only a prompt, each gets a seed
+    that no training run has; a data set with seeds of its own keeps them (see ``evaluation_split``).
 
     Args:
         experiment: Names the environment, its limits, and what to play.
@@ -71,16 +71,12 @@ def evaluate_experiment(
         loaded = loaded.to("cuda")
     policy = TransformersPolicy(loaded, tokenizer)
     count = episodes or environment.evaluation_episodes
-    rows = environment.load_dataset()
-    prompts = [rows[i]["prompt"] for i in range(min(len(rows), count))]
-    tasks = [
-        Task(
-            prompt=prompts[i % len(prompts)],
-            reset={"seed": derive_seed("evaluation", experiment.training.seed, i)},
-            index=i,
-        )
-        for i in range(count)
-    ]
+    tasks = tasks_from_rows(
+        environment.load_dataset(for_evaluation=True),
+        count,
+        seeds=("evaluation", experiment.training.seed),
+        keep_seeds=environment.dataset_name is not None,
+    )
     reports: list[EvaluationReport] = []
 
     def run(urls: Sequence[str]) -> None:
@@ -97,6 +93,7 @@ def evaluate_experiment(
                     limits=environment.limits(experiment.training.max_completion_length),
                     concurrency=min(environment.evaluation_concurrency, environment.sessions_per_server * len(urls)),
                     unfinished_reward=environment.unfinished_reward,
+                    chat_template_kwargs=experiment.training.chat_template_kwargs,
                     progress=_progress_lines(title),
                 )
             )

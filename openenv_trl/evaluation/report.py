@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from openenv_trl.errors import RolloutFailureError
 from openenv_trl.evaluation.statistics import MeanInterval, mean_interval
 from openenv_trl.rollout import Trajectory
 
@@ -49,12 +50,16 @@ class EvaluationReport:
             seconds: How long it took.
 
         Raises:
-            ValueError: No episode has a reward.
+            RolloutFailureError: No episode has a reward.
         """
         scored = [reward for reward in rewards if reward is not None]
         reasons = Counter(t.end_reason.value for t in trajectories)
         if not scored:
-            raise ValueError(f"No episode of the evaluation '{name}' has a reward; they ended so: {dict(reasons)}.")
+            errors = Counter(t.error for t in trajectories if t.error).most_common(1)
+            raise RolloutFailureError(
+                f"No episode of the evaluation '{name}' has a reward; they ended so: {dict(reasons)}. "
+                f"The most common error: {errors[0][0] if errors else 'none; the environment gave no rewards'}."
+            )
         return cls(
             name=name,
             returns=mean_interval(scored),

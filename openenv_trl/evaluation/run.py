@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from openenv_trl.errors import ConfigurationError
 from openenv_trl.evaluation.report import EvaluationReport
 from openenv_trl.rewards import environment_reward
 from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task, Trajectory
@@ -26,6 +27,7 @@ def evaluate(
     limits: RolloutLimits | None = None,
     concurrency: int = 256,
     unfinished_reward: float = 0.0,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> EvaluationReport:
     """Play each task once and report the mean return.
@@ -40,16 +42,18 @@ def evaluate(
         limits: Turns, tokens and deadlines of an episode.
         concurrency: Episodes that run at once.
         unfinished_reward: Added where the model did not bring the episode to its end: as in `environment_reward`.
+        chat_template_kwargs: More arguments of the chat template; give those that training uses.
         progress: Told how far it is.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: There are no tasks, or none of their episodes has a reward.
+        ConfigurationError: There are no tasks.
+        RolloutFailureError: None of the episodes has a reward.
     """
     if not tasks:
-        raise ValueError("evaluate needs at least one task.")
+        raise ConfigurationError("evaluate needs at least one task.")
     started = time.monotonic()
     ended = 0
 
@@ -68,6 +72,7 @@ def evaluate(
             sampling=sampling,
             limits=limits,
             concurrency=concurrency,
+            chat_template_kwargs=chat_template_kwargs,
             on_trajectory=count,
         )
 

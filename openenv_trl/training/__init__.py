@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from openenv_trl.training.columns import attach_columns, detach_columns
     from openenv_trl.training.policies import TransformersPolicy
     from openenv_trl.training.progress import RolloutProgress, disable_progress_bars
-    from openenv_trl.training.rollout_func import EnvironmentRollout, RolloutFailureError
+    from openenv_trl.training.rollout_func import EnvironmentRollout
     from openenv_trl.training.servers import open_servers
     from openenv_trl.training.supervised import WarmStartSettings, warm_start
     from openenv_trl.training.tiny_policy import make_tiny_policy
@@ -20,7 +20,7 @@ _HOMES = {
     "columns": ("attach_columns", "detach_columns"),
     "policies": ("TransformersPolicy",),
     "progress": ("RolloutProgress", "disable_progress_bars"),
-    "rollout_func": ("EnvironmentRollout", "RolloutFailureError"),
+    "rollout_func": ("EnvironmentRollout",),
     "servers": ("open_servers",),
     "tiny_policy": ("make_tiny_policy",),
     "supervised": ("WarmStartSettings", "warm_start"),
@@ -30,7 +30,6 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "EnvironmentArguments",
     "EnvironmentRollout",
-    "RolloutFailureError",
     "RolloutProgress",
     "TransformersPolicy",
     "WarmStartSettings",

@@ -40,6 +40,9 @@ class EnvironmentArguments:
         None, "Dataset with a 'prompt' column: a .json, .jsonl, .parquet or .csv file, or a hub name."
     )
     dataset_split: str = _setting("train", "Split of the dataset to train on.")
+    evaluation_split: str | None = _setting(
+        None, "Split of the dataset to evaluate on; the one trained on if None, whose tasks are then not new."
+    )
     prompt: str | None = _setting(
         None, "Without a dataset: the user message of every task. Each task gets a seed of its own."
     )
@@ -82,6 +85,8 @@ class EnvironmentArguments:
     reference_returns: dict[str, float] = _setting({}, "Known mean returns, by name, drawn in the learning curve.")
 
     def __post_init__(self) -> None:
+        if isinstance(self.environment_urls, str):  # one address in the YAML file, without a list
+            self.environment_urls = [self.environment_urls]
         if not self.environment and not self.environment_urls:
             raise ConfigurationError(
                 "Give 'environment' (a package folder, whose servers are started here) or 'environment_urls' (servers "
@@ -112,8 +117,11 @@ class EnvironmentArguments:
             max_attempts=self.max_attempts,
         )
 
-    def load_dataset(self) -> Any:
-        """The training dataset: the named one, or ``num_tasks`` rows of the prompt with seeds from 0.
+    def load_dataset(self, *, for_evaluation: bool = False) -> Any:
+        """The dataset: the named one, or ``num_tasks`` rows of the prompt with seeds from 0.
+
+        Args:
+            for_evaluation: Load ``evaluation_split``, where there is one.
 
         Raises:
             ConfigurationError: The file is not there, or the dataset is empty.
@@ -131,7 +139,8 @@ class EnvironmentArguments:
             Path(self.dataset_name).suffix
         )
         if kind is None:
-            return load_dataset(self.dataset_name, split=self.dataset_split)
+            split = self.evaluation_split if for_evaluation and self.evaluation_split else self.dataset_split
+            return load_dataset(self.dataset_name, split=split)
         if not Path(self.dataset_name).is_file():
             raise ConfigurationError(f"dataset_name: there is no file '{self.dataset_name}'.")
         if Path(self.dataset_name).stat().st_size == 0:

@@ -18,7 +18,7 @@ The columns stay in the dataset as well, so reward functions receive them from T
 # (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -46,21 +46,24 @@ def attach_columns(dataset: Any, *, columns: Sequence[str] | None = None) -> Any
         ConfigurationError: The dataset is empty, a row has no prompt, or a column's value is not JSON.
     """
     if isinstance(dataset, list | tuple):
-        rows = [_attach(row, columns) for row in cast("Iterable[Mapping[str, Any]]", dataset)]
-        if not rows:
+        given = cast("Sequence[Mapping[str, Any]]", dataset)
+        if not given:
             raise ConfigurationError("The dataset is empty: give at least one row with a prompt.")
+        _check_names({name for row in given for name in row}, columns)
         from datasets import Dataset
 
-        return Dataset.from_list(rows)
+        return Dataset.from_list([_attach(row, columns) for row in given])
+    if not hasattr(dataset, "map"):
+        raise ConfigurationError(
+            f"The dataset is a {type(dataset).__name__}; give a datasets.Dataset, an IterableDataset or a list of rows."
+        )
     names = getattr(dataset, "column_names", None)
     if names is not None and "prompt" not in names:
         raise ConfigurationError(f"The dataset has no 'prompt' column; it has {sorted(names)}. Rename or add it.")
     if hasattr(dataset, "__len__") and len(dataset) == 0:
         raise ConfigurationError("The dataset is empty: give at least one row with a prompt.")
-    known = list(names or columns or ())
-    missing = sorted(set(columns or ()) - set(known))
-    if missing:
-        raise ConfigurationError(f"The dataset has no columns {missing}; it has {sorted(known)}.")
+    if names is not None:
+        _check_names(set(names), columns)
 
     def with_columns(row: Mapping[str, Any]) -> dict[str, Any]:
         return {"prompt": _attach(row, columns)["prompt"]}
@@ -94,6 +97,18 @@ def detach_columns(prompt: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, 
         # Arrow gives every message of a dataset the union of their keys, with None where a message had none.
         messages.append({k: v for k, v in message.items() if k != ROW_KEY and v is not None})
     return messages, columns
+
+
+def _check_names(known: set[str], columns: Sequence[str] | None) -> None:
+    missing = sorted(set(columns or ()) - known)
+    if missing:
+        raise ConfigurationError(f"The dataset has no columns {missing}; it has {sorted(known)}.")
+    if "self" in (columns if columns is not None else known):
+        raise ConfigurationError("A column 'self' cannot be an argument of reset. Rename it.")
+    if {"image", "images"} & known:
+        raise ConfigurationError(
+            "The dataset has images, and rollouts in environments take text prompts only. Remove the column."
+        )
 
 
 def _attach(row: Mapping[str, Any], columns: Sequence[str] | None) -> dict[str, Any]:

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.from_thread
 
-from openenv_trl.client import fetch_health, fetch_schema
-from openenv_trl.errors import ConfigurationError, OpenEnvError
+from openenv_trl.client import GenericEnvClient, fetch_health, fetch_schema
+from openenv_trl.errors import ConfigurationError, OpenEnvError, RolloutFailureError
+from openenv_trl.providers import SessionPool
 from openenv_trl.rollout import (
     ActionInterface,
     RolloutEngine,
@@ -39,9 +42,7 @@ from openenv_trl.training.generation import (
 from openenv_trl.training.rows import trajectories_to_rows
 from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts
 
-
-class RolloutFailureError(OpenEnvError):
-    """Too many episodes of a batch failed for training to mean anything. The message has the reasons."""
+logger = logging.getLogger(__name__)
 
 
 class EnvironmentRollout:
@@ -52,8 +53,8 @@ class EnvironmentRollout:
             environment.
         sessions_per_server: Sessions to hold open on each server at most. An episode that finds none free waits; a
             server that allows fewer is learned from its refusals.
-        limits: Turns, tokens and deadlines of an episode. Its ``max_completion_tokens`` is lowered to the trainer's
-            ``max_completion_length`` where that is smaller.
+        limits: Turns, tokens and deadlines of an episode. Its ``max_completion_tokens`` is the trainer's
+            ``max_completion_length`` where it is not set, and never more than that.
         actions: How the model's text becomes actions: discovered from the environment (its tools, or one tool with the
             action's schema) if None. ``TextActions`` reads plain text instead.
         shared_randomness: What the generations of a prompt share: see `SharedRandomness`.
@@ -90,11 +91,14 @@ class EnvironmentRollout:
         headers: dict[str, str] | None = None,
         template_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        self.base_urls = [base_urls] if isinstance(base_urls, str) else list(base_urls)
+        self.base_urls = [base_urls] if isinstance(base_urls, str) else list(base_urls or ())
         if not self.base_urls:
             raise ConfigurationError("base_urls is empty: give the address of at least one environment server.")
         if not 0.0 <= max_failed_fraction <= 1.0:
             raise ConfigurationError(f"max_failed_fraction={max_failed_fraction} must lie between 0 and 1.")
+        choices = [choice.value for choice in SharedRandomness]
+        if shared_randomness not in choices:
+            raise ConfigurationError(f"shared_randomness={shared_randomness!r} must be one of {choices}.")
         self.shared_randomness = SharedRandomness(shared_randomness)
         self.limits = limits or RolloutLimits()
         self.metrics: dict[str, float] = {}
@@ -106,8 +110,11 @@ class EnvironmentRollout:
         self._trajectory_dir = None if trajectory_dir is None else Path(trajectory_dir)
         self._headers = headers
         self._template_kwargs = template_kwargs
-        self._batch = 0
+        self._batches = BatchNames()
+        self._further_columns: dict[int, bool] = {}
         self._engine: RolloutEngine | None = None
+        self._engine_is_for: tuple[Any, ...] = ()
+        self._pool: SessionPool[GenericEnvClient] | None = None
         self._portal: anyio.from_thread.BlockingPortal | None = None
         self._exit = contextlib.ExitStack()
 
@@ -132,15 +139,16 @@ class EnvironmentRollout:
         """
         engine, portal = self._started(trainer)
         training = bool(trainer.model.training)
+        batch = self._batches.next(training, int(trainer.state.global_step))
         group_size = int(trainer.num_generations if training else trainer.num_generations_eval)
         tasks = tasks_from_prompts(
             prompts,
             group_size=group_size,
             shared=self.shared_randomness,
             run_seed=int(trainer.args.seed if self._seed is None else self._seed),
-            batch=self._batch,
+            batch=batch,
             process_index=int(trainer.accelerator.process_index),
-            columns_expected=_has_further_columns(trainer, training),
+            columns_expected=self._has_further_columns(trainer.train_dataset if training else trainer.eval_dataset),
         )
         bridge = GenerationBridge(
             trainer_generate(trainer), stop_ids=trainer_stop_ids(trainer), lockstep=trainer_lockstep(trainer)
@@ -148,14 +156,13 @@ class EnvironmentRollout:
         work = portal.start_task_soon(engine.run, tasks, bridge, SamplingParameters())
         bridge.serve(work, portal)
         trajectories: list[Trajectory] = work.result()
-        self._report(trajectories, trainer, training)
-        self._batch += 1
+        self._report(trajectories, trainer, batch)
         return trajectories_to_rows(trajectories, fallback_id=trainer_stop_ids(trainer)[0])
 
     def close(self) -> None:
         """Close all sessions and end the background loop. Called at interpreter exit too."""
         self._exit.close()
-        self._engine = self._portal = None
+        self._engine = self._portal = self._pool = None
 
     def __enter__(self) -> EnvironmentRollout:
         return self
@@ -164,36 +171,62 @@ class EnvironmentRollout:
         self.close()
 
     def _started(self, trainer: Any) -> tuple[RolloutEngine, anyio.from_thread.BlockingPortal]:
-        if self._engine is not None and self._portal is not None:
-            return self._engine, self._portal
-        limits = self.limits
-        room = int(trainer.args.max_completion_length)
-        if room < limits.max_completion_tokens:
-            limits = limits.model_copy(update={"max_completion_tokens": room})
+        """The engine for this trainer, and the portal of its loop; both are made when they are first needed."""
+        if self._portal is None or self._pool is None:
+            self._portal = self._exit.enter_context(anyio.from_thread.start_blocking_portal("asyncio"))
+            atexit.register(self.close)
+            self._portal.call(self._check_servers)
+            self._pool = self._exit.enter_context(
+                self._portal.wrap_async_context_manager(
+                    open_pool(self.base_urls, sessions_per_server=self._sessions_per_server, headers=self._headers)
+                )
+            )
         kwargs = self._template_kwargs
         if kwargs is None:
             kwargs = dict(getattr(trainer.args, "chat_template_kwargs", None) or {})
-        self._portal = self._exit.enter_context(anyio.from_thread.start_blocking_portal("asyncio"))
-        atexit.register(self.close)
-        for url in self.base_urls:
-            self._portal.call(fetch_health, url)
-        pool = self._exit.enter_context(
-            self._portal.wrap_async_context_manager(
-                open_pool(self.base_urls, sessions_per_server=self._sessions_per_server, headers=self._headers)
+        tokenizer, room = trainer.processing_class, int(trainer.args.max_completion_length)
+        wanted = (tokenizer, room, kwargs)
+        if self._engine is None or self._engine_is_for != wanted:
+            limits = self.limits
+            if "max_completion_tokens" not in limits.model_fields_set or room < limits.max_completion_tokens:
+                limits = limits.model_copy(update={"max_completion_tokens": room})
+            self._engine = RolloutEngine(
+                self._pool,
+                tokenizer,
+                actions=self._actions,
+                limits=limits,
+                max_concurrent_episodes=len(self.base_urls) * self._sessions_per_server,
+                fetch_schema=functools.partial(fetch_schema, headers=self._headers),
+                chat_template_kwargs=kwargs,
             )
-        )
-        self._engine = RolloutEngine(
-            pool,
-            trainer.processing_class,
-            actions=self._actions,
-            limits=limits,
-            max_concurrent_episodes=len(self.base_urls) * self._sessions_per_server,
-            fetch_schema=fetch_schema,
-            chat_template_kwargs=kwargs,
-        )
+            self._engine_is_for = wanted
         return self._engine, self._portal
 
-    def _report(self, trajectories: list[Trajectory], trainer: Any, training: bool) -> None:
+    async def _check_servers(self) -> None:
+        """A wrong address is said before anything else. One server that answers is enough."""
+        errors: list[OpenEnvError] = []
+        for url in self.base_urls:
+            try:
+                await fetch_health(url, headers=self._headers)
+            except OpenEnvError as error:
+                logger.warning("The environment server at %s does not answer: %s", url, error)
+                errors.append(error)
+        if len(errors) == len(self.base_urls):
+            raise errors[0]
+
+    def _has_further_columns(self, dataset: Any) -> bool:
+        """Whether a data set has columns beside the prompt; a stream that does not say is asked for its first row."""
+        if isinstance(dataset, dict):  # several evaluation sets, by name
+            return any(self._has_further_columns(each) for each in cast("dict[str, Any]", dataset).values())
+        if id(dataset) not in self._further_columns:
+            names: Any = getattr(dataset, "column_names", None)
+            if names is None:
+                names = next(iter(dataset), ())
+            known: set[str] = {*names}
+            self._further_columns[id(dataset)] = bool(known - {"prompt", "completion"})
+        return self._further_columns[id(dataset)]
+
+    def _report(self, trajectories: list[Trajectory], trainer: Any, batch: str) -> None:
         self.metrics = {} if self._engine is None else self._engine.metrics
         log_metric = getattr(trainer, "_log_metric", None)
         if log_metric is not None:
@@ -201,11 +234,7 @@ class EnvironmentRollout:
                 log_metric(f"rollout/{name}", value)
         if self._trajectory_dir is not None:
             rank = int(trainer.accelerator.process_index)
-            kind = "train" if training else "eval"
-            write_parquet(
-                trajectories,
-                self._trajectory_dir / f"{kind}_{trainer.state.global_step:06d}_{self._batch:06d}_{rank}.parquet",
-            )
+            write_parquet(trajectories, self._trajectory_dir / f"{batch}_{rank}.parquet")
         failed = [t for t in trajectories if t.end_reason.is_failure]
         if len(failed) > self._max_failed_fraction * len(trajectories):
             reasons = sorted({f"{t.end_reason.value}: {t.error}" for t in failed})
@@ -216,7 +245,25 @@ class EnvironmentRollout:
             )
 
 
-def _has_further_columns(trainer: Any, training: bool) -> bool:
-    dataset = trainer.train_dataset if training else trainer.eval_dataset
-    names: Any = getattr(dataset, "column_names", None)
-    return bool(names) and bool({*names} - {"prompt", "completion", "image", "images"})
+class BatchNames:
+    """Names for generation batches: the same at each run of the same step, different from one another.
+
+    So a run that is taken up again from a checkpoint goes on with new luck, as it would have without the interruption,
+    and an evaluation plays the same tasks each time.
+    """
+
+    def __init__(self) -> None:
+        self._before = ("", -1)
+        self._count = 0
+
+    def next(self, training: bool, step: int) -> str:
+        """The next batch's name.
+
+        Args:
+            training: Whether it is for training, and not an evaluation's.
+            step: The trainer's step.
+        """
+        place = ("train" if training else "eval", step)
+        self._count = self._count + 1 if place == self._before else 0
+        self._before = place
+        return f"train_{step:06d}_{self._count}" if training else f"eval_{self._count:06d}"

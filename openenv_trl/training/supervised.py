@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,12 @@ from openenv_trl.client import GenericEnvClient, fetch_schema
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import (
     RolloutLimits,
-    Task,
     ToolActions,
     Trajectory,
 )
 from openenv_trl.rollout.play import play_tasks, run_blocking
 from openenv_trl.training.habits import HabitualPolicy, as_player
-from openenv_trl.training.tasks import derive_seed
+from openenv_trl.training.tasks import tasks_from_rows
 from openenv_trl.training.tiny_policy import make_tiny_policy, make_tokenizer
 from openenv_trl.types import Tool
 
@@ -81,10 +81,11 @@ class WarmStartSettings:
 def warm_start(
     path: str | Path,
     base_urls: Sequence[str],
-    prompt: Sequence[dict[str, Any]],
+    rows: Any,
     settings: WarmStartSettings | None = None,
     *,
     limits: RolloutLimits | None = None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     progress: Progress = print,
 ) -> tuple[Any, Any]:
     """Make a tiny model that speaks an environment's protocol and plays at random, and save it.
@@ -92,9 +93,10 @@ def warm_start(
     Args:
         path: Folder to save the model and its tokenizer in.
         base_urls: Servers of the environment.
-        prompt: The messages that every game begins with, as in training.
+        rows: The data set to train on later, or a list of rows like ``{"prompt": ...}``: the games begin with them.
         settings: See `WarmStartSettings`.
         limits: Of the random games.
+        chat_template_kwargs: More arguments of the chat template; give those that training uses.
         progress: Told what is being done.
 
     Returns:
@@ -106,11 +108,12 @@ def warm_start(
     settings = settings or WarmStartSettings()
     started = time.monotonic()
     progress(f"warm start: playing {settings.episodes} random games to learn the protocol from")
-    tools, texts = run_blocking(_gather_texts, base_urls, prompt, settings, limits)
+    play = partial(_play_at_random, base_urls, rows, limits=limits, chat_template_kwargs=chat_template_kwargs)
+    tools, texts = run_blocking(_gather_texts, base_urls[0], play, settings)
     model, tokenizer = make_tiny_policy(
         path, texts, tools, layers=settings.layers, hidden_size=settings.hidden_size, seed=settings.seed
     )
-    games = run_blocking(_play_at_random, base_urls, prompt, settings, limits, tokenizer, settings.episodes)
+    games = run_blocking(play, settings, tokenizer, settings.episodes)
     progress(
         f"warm start: {len(games)} games in {time.monotonic() - started:.0f} s; training {model.num_parameters():,} "
         f"parameters for {settings.steps} steps"
@@ -122,42 +125,41 @@ def warm_start(
 
 
 async def _gather_texts(
-    base_urls: Sequence[str],
-    prompt: Sequence[dict[str, Any]],
-    settings: WarmStartSettings,
-    limits: RolloutLimits | None,
+    base_url: str, play: Callable[..., Awaitable[list[Trajectory]]], settings: WarmStartSettings
 ) -> tuple[list[Tool], list[str]]:
     """The environment's tools, and what it says in some games: played with a tokenizer that spells everything out."""
-    async with GenericEnvClient(base_urls[0]) as client:
+    async with GenericEnvClient(base_url) as client:
         tools = list(await client.list_tools())
     if not tools:
-        tools = list(ToolActions.from_schema((await fetch_schema(base_urls[0]))["action"]).tools)
-    limits = (limits or RolloutLimits()).model_copy(update={"max_completion_tokens": 100_000})
-    games = await _play_at_random(
-        base_urls, prompt, replace(settings, seed=settings.seed + 1), limits, make_tokenizer([], tools), 256
-    )
-    texts = [str(message.get("content", "")) for message in prompt] * len(games)
+        tools = list(ToolActions.from_schema((await fetch_schema(base_url))["action"]).tools)
+    games = await play(replace(settings, seed=settings.seed + 1), make_tokenizer([], tools), 256, spelled_out=True)
+    texts: list[str] = []
     for game in games:
+        texts += [str(message.get("content", "")) for message in game.task.prompt]
         texts += [game.first_observation, *(text for turn in game.turns for text in turn.observations)]
     return tools, texts
 
 
 async def _play_at_random(
     base_urls: Sequence[str],
-    prompt: Sequence[dict[str, Any]],
+    rows: Any,
     settings: WarmStartSettings,
-    limits: RolloutLimits | None,
     tokenizer: Any,
     count: int,
+    *,
+    limits: RolloutLimits | None,
+    chat_template_kwargs: Mapping[str, Any] | None,
+    spelled_out: bool = False,
 ) -> list[Trajectory]:
-    tasks = [
-        Task(
-            prompt=as_player(prompt, i // 2 % settings.players) if settings.players and i % 2 else list(prompt),
-            reset={"seed": derive_seed("warm start", settings.seed, i)},
-            index=i,
-        )
-        for i in range(count)
-    ]
+    limits = limits or RolloutLimits()
+    if spelled_out:  # a token a letter
+        limits = limits.model_copy(update={"max_completion_tokens": 100_000, "max_new_tokens_per_turn": None})
+    tasks = tasks_from_rows(rows, count, seeds=("warm start", settings.seed))
+    if settings.players:
+        tasks = [
+            replace(task, prompt=as_player(task.prompt, task.index // 2 % settings.players)) if task.index % 2 else task
+            for task in tasks
+        ]
     played = await play_tasks(
         tasks,
         base_urls,
@@ -165,6 +167,7 @@ async def _play_at_random(
         lambda engine: HabitualPolicy(tokenizer, engine.template, engine.actions, seed=settings.seed),
         limits=limits,
         concurrency=settings.concurrency,
+        chat_template_kwargs=chat_template_kwargs,
     )
     games = [game for game in played if not game.end_reason.is_failure]
     if not games:

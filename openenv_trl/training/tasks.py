@@ -15,7 +15,7 @@ from typing import Any
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import Task
-from openenv_trl.training.columns import detach_columns
+from openenv_trl.training.columns import attach_columns, detach_columns
 
 
 class SharedRandomness(str, Enum):
@@ -37,13 +37,37 @@ def derive_seed(*parts: object) -> int:
     return int.from_bytes(digest, "big") >> 11
 
 
+def tasks_from_rows(rows: Any, count: int, *, seeds: tuple[object, ...], keep_seeds: bool = False) -> list[Task]:
+    """Tasks from a data set's rows in turn, each with a seed of its own: for evaluations and warm starts.
+
+    Args:
+        rows: A data set, or a list of rows, each with a ``prompt`` (a string or messages). The other columns go to
+            ``reset``.
+        count: How many tasks; rows are used again where there are fewer.
+        seeds: What the seeds are derived from, beside the task's number.
+        keep_seeds: Whether a row's own ``seed`` stays. A row that is used again gets a derived one.
+
+    Raises:
+        ConfigurationError: There are no rows, or one has no prompt.
+    """
+    chosen = attach_columns([dict(rows[i]) for i in range(min(len(rows), count))])["prompt"]
+    tasks: list[Task] = []
+    for index in range(count):
+        messages, columns = detach_columns(chosen[index % len(chosen)])
+        reset = dict(columns or {})
+        if not (keep_seeds and index < len(chosen) and reset.get("seed") is not None):
+            reset["seed"] = derive_seed(*seeds, index)
+        tasks.append(Task(prompt=messages, reset=reset, index=index))
+    return tasks
+
+
 def tasks_from_prompts(
     prompts: Sequence[Sequence[Mapping[str, Any]]],
     *,
     group_size: int,
     shared: SharedRandomness,
     run_seed: int,
-    batch: int,
+    batch: str,
     process_index: int = 0,
     columns_expected: bool = False,
 ) -> list[Task]:
@@ -54,7 +78,7 @@ def tasks_from_prompts(
         group_size: Generations a prompt.
         shared: What the generations of a prompt share.
         run_seed: The run's own seed.
-        batch: A number that no other batch of the run has; it decides each generation's own luck.
+        batch: Names the batch within the run; it decides each generation's own luck.
         process_index: This process's rank.
         columns_expected: Whether the dataset has columns beside the prompt, so that prompts without any are a mistake.
 
@@ -83,12 +107,17 @@ def tasks_from_prompts(
 
 
 def _reset_arguments(
-    columns: dict[str, Any], shared: SharedRandomness, run_seed: int, batch: int, group: int, row: int
+    columns: dict[str, Any], shared: SharedRandomness, run_seed: int, batch: str, group: int, row: int
 ) -> dict[str, Any]:
-    """The row's columns with the seeds in place. A ``seed`` column names the task; without one the group does."""
-    task_seed = columns.get("seed")
-    if task_seed is None:
-        task_seed = derive_seed("task", run_seed, batch, group)
+    """The row's columns with the seeds in place.
+
+    A ``seed`` column names the task (under `SharedRandomness.TASK` a ``task_seed`` column does, where there is one);
+    without one the group does.
+    """
+    named = columns.get("seed")
+    if shared is SharedRandomness.TASK and columns.get("task_seed") is not None:
+        named = columns["task_seed"]
+    task_seed = derive_seed("task", run_seed, batch, group) if named is None else named
     own_seed = derive_seed("luck", run_seed, batch, row)
     if shared is SharedRandomness.EPISODE:
         return {**columns, "seed": task_seed}

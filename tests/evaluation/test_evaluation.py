@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from openenv_trl.errors import RolloutFailureError
 from openenv_trl.evaluation import EvaluationReport, comparison_table, mean_interval
 from openenv_trl.evaluation.curve import learning_curve
 from openenv_trl.rollout import EndReason, Task, Trajectory, Turn
@@ -53,7 +54,7 @@ def test_failed_episodes_are_counted_and_are_not_in_the_mean() -> None:
 
 
 def test_an_evaluation_without_any_reward_says_how_its_episodes_ended() -> None:
-    with pytest.raises(ValueError, match="session_lost"):
+    with pytest.raises(RolloutFailureError, match="session_lost"):
         EvaluationReport.from_trajectories("x", [trajectory(None, EndReason.SESSION_LOST)], [None], 1.0)
 
 

@@ -73,6 +73,10 @@ def test_message_keys_that_arrow_filled_with_none_are_not_rendered() -> None:
         (Dataset.from_list([{"question": "x"}]), "no 'prompt' column"),
         ([{"prompt": "", "seed": 1}], "no prompt"),
         ([{"prompt": "x", "when": object()}], "columns=\\["),
+        ({"prompt": ["x"]}, "list of rows"),
+        ((row for row in [{"prompt": "x"}]), "list of rows"),
+        ([{"prompt": "x", "self": 1}], "'self'"),
+        ([{"prompt": "x", "images": []}], "images"),
     ],
 )
 def test_a_dataset_that_cannot_work_is_refused_with_what_to_change(dataset: object, words: str) -> None:
@@ -80,9 +84,10 @@ def test_a_dataset_that_cannot_work_is_refused_with_what_to_change(dataset: obje
         attach_columns(dataset)
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
+@pytest.mark.parametrize("rows", [[{"prompt": "x", "seed": 1}], Dataset.from_list([{"prompt": "x", "seed": 1}])])
+def test_a_column_that_is_not_there_is_named(rows: object) -> None:
     with pytest.raises(ConfigurationError, match="level"):
-        attach_columns(Dataset.from_list([{"prompt": "x", "seed": 1}]), columns=["level"])
+        attach_columns(rows, columns=["level"])
 
 
 def test_a_string_prompt_in_a_batch_is_refused() -> None:

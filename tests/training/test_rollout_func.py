@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from trl import GRPOTrainer
 
 from openenv_trl import RolloutLimits
-from openenv_trl.errors import ConfigurationError, ConnectionFailedError
+from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
 from openenv_trl.rollout import EndReason, Trajectory, read_parquet
-from openenv_trl.training import EnvironmentRollout, RolloutFailureError
+from openenv_trl.training import EnvironmentRollout
+from openenv_trl.training.rollout_func import BatchNames
 
 MakeTrainer = Callable[..., GRPOTrainer]
 PROMPT = [{"role": "user", "content": "Play blackjack."}]
@@ -237,6 +238,69 @@ def test_evaluation_plays_too(make_trainer: MakeTrainer, blackjack_url: str) -> 
     assert -1.0 <= metrics["eval_reward"] <= 1.0
 
 
+def test_a_run_taken_up_again_goes_on_with_new_luck(
+    make_trainer: MakeTrainer, blackjack_url: str, tmp_path: Path
+) -> None:
+    def seeds(name: str, **changes: Any) -> dict[str, list[int]]:
+        """The seeds that each batch's episodes were reset with."""
+        folder = tmp_path / name
+        with EnvironmentRollout(
+            blackjack_url, limits=LIMITS, shared_randomness="none", trajectory_dir=folder
+        ) as rollout:
+            data = [{"prompt": PROMPT} for _ in range(16)]
+            trainer = make_trainer(rollout, rollout.prepare_dataset(data), save_strategy="steps", save_steps=1)
+            Replies(trainer, lambda _: call("stand"))
+            trainer.train(**changes)
+        return {path.name: [t.task.reset["seed"] for t in read_parquet(path)] for path in folder.glob("*.parquet")}
+
+    whole = seeds("whole")
+    resumed = seeds("resumed", resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+    assert sorted(whole) == ["train_000000_0_0.parquet", "train_000001_0_0.parquet"]
+    assert resumed == {"train_000001_0_0.parquet": whole["train_000001_0_0.parquet"]}
+    assert set(whole["train_000000_0_0.parquet"]).isdisjoint(whole["train_000001_0_0.parquet"])
+
+
+def test_each_evaluation_plays_the_same_tasks() -> None:
+    names = BatchNames()
+    training = [names.next(True, 0), names.next(True, 0)]
+    first = [names.next(False, 1), names.next(False, 1)]
+    training.append(names.next(True, 1))
+    assert first == [names.next(False, 2), names.next(False, 2)]
+    assert len(set(training)) == 3
+
+
+def test_a_rollout_serves_the_trainer_that_calls_it(make_trainer: MakeTrainer, blackjack_url: str) -> None:
+    seen: list[tuple[Any, int]] = []
+    with EnvironmentRollout(blackjack_url) as rollout:
+        for length in (60, 600):
+            trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1, max_completion_length=length)
+            Replies(trainer, lambda _: call("stand"))
+            trainer.train()
+            engine = rollout._engine
+            assert engine is not None
+            assert engine._tokenizer is trainer.processing_class
+            seen.append((trainer.processing_class, engine.limits.max_completion_tokens))
+    assert [tokens for _, tokens in seen] == [60, 600], "the trainer's own length, where no limit was set"
+
+
+def test_one_server_that_answers_is_enough(make_trainer: MakeTrainer, blackjack_url: str) -> None:
+    with EnvironmentRollout(["http://127.0.0.1:9", blackjack_url], limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
+        Replies(trainer, lambda _: call("stand"))
+        trainer.train()
+        assert rollout.metrics["failed_fraction"] == 0.0
+
+
+def test_a_stream_whose_columns_were_not_attached_is_an_error_too(
+    make_trainer: MakeTrainer, blackjack_url: str
+) -> None:
+    stream = IterableDataset.from_generator(lambda: iter([{"prompt": PROMPT, "seed": i} for i in range(64)]))
+    with EnvironmentRollout(blackjack_url, limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, stream)
+        with pytest.raises(ConfigurationError, match="attach_columns"):
+            trainer.train()
+
+
 def test_an_address_where_no_server_is_stops_before_the_first_step(make_trainer: MakeTrainer) -> None:
     with EnvironmentRollout("http://127.0.0.1:9", limits=LIMITS) as rollout:
         trainer = make_trainer(rollout, rollout.prepare_dataset(rows()))
@@ -267,6 +331,7 @@ def test_columns_that_were_not_attached_are_an_error_that_names_the_call(
     ("options", "words"),
     [
         ({"base_urls": []}, "base_urls"),
+        ({"base_urls": None}, "base_urls"),
         ({"base_urls": "http://x", "max_failed_fraction": 1.5}, "max_failed_fraction"),
         ({"base_urls": "http://x", "shared_randomness": "all"}, "all"),
     ],

@@ -19,7 +19,9 @@ LIMITS = RolloutLimits(max_turns=8, max_completion_tokens=160, max_new_tokens_pe
 def test_a_warm_started_model_plays_well_formed_games(blackjack_url: str, tmp_path: Path) -> None:
     said: list[str] = []
     settings = WarmStartSettings(episodes=600, steps=300, batch_size=32, layers=1, hidden_size=64, concurrency=128)
-    warm_start(tmp_path, [blackjack_url], PROMPT, settings, limits=LIMITS, progress=said.append)
+    warm_start(
+        tmp_path, [blackjack_url], [{"prompt": "Play blackjack."}], settings, limits=LIMITS, progress=said.append
+    )
     assert "saved to" in said[-1]
 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path, padding_side="left")
@@ -35,4 +37,4 @@ def test_a_warm_started_model_plays_well_formed_games(blackjack_url: str, tmp_pa
 
 def test_no_server_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9"):
-        warm_start(tmp_path, ["http://127.0.0.1:9"], PROMPT, WarmStartSettings(episodes=1, steps=1))
+        warm_start(tmp_path, ["http://127.0.0.1:9"], [{"prompt": "x"}], WarmStartSettings(episodes=1, steps=1))

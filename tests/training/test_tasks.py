@@ -9,7 +9,9 @@ import pytest
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import Task
 from openenv_trl.training.columns import attach_columns
-from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts
+from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts, tasks_from_rows
+
+PROMPT = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 
 
 def batch(rows: list[dict[str, Any]], generations: int) -> list[Any]:
@@ -18,7 +20,7 @@ def batch(rows: list[dict[str, Any]], generations: int) -> list[Any]:
 
 
 def tasks(prompts: list[Any], shared: SharedRandomness, **kwargs: Any) -> list[Task]:
-    settings = {"group_size": 4, "run_seed": 0, "batch": 0, **kwargs}
+    settings = {"group_size": 4, "run_seed": 0, "batch": "train_0", **kwargs}
     return tasks_from_prompts(prompts, shared=shared, **settings)
 
 
@@ -43,7 +45,7 @@ def test_a_shared_task_gives_each_generation_its_own_luck() -> None:
 
 
 def test_luck_is_new_in_every_batch_and_the_task_is_not() -> None:
-    first, second = (tasks(batch(ROWS, 4), SharedRandomness.TASK, batch=number) for number in (0, 1))
+    first, second = (tasks(batch(ROWS, 4), SharedRandomness.TASK, batch=f"train_{number}") for number in (0, 1))
     assert {t.reset["seed"] for t in first}.isdisjoint({t.reset["seed"] for t in second})
     assert [t.reset["task_seed"] for t in first] == [t.reset["task_seed"] for t in second]
 
@@ -82,3 +84,26 @@ def test_columns_that_would_not_reach_reset_are_an_error_that_names_the_remedy()
     with pytest.raises(ConfigurationError, match="attach_columns"):
         tasks([prompt] * 4, SharedRandomness.EPISODE, columns_expected=True)
     assert len(tasks([prompt] * 4, SharedRandomness.EPISODE)) == 4
+
+
+def test_a_rows_own_task_seed_names_its_task() -> None:
+    for rows in ([{"task_seed": 5}], [{"task_seed": 5, "seed": 6}]):
+        assert by_group(tasks(batch(rows, 4), SharedRandomness.TASK), "task_seed") == [{5}]
+
+
+ROWS_TO_EVALUATE = [{"prompt": "a", "question": "q1", "seed": 1}, {"prompt": PROMPT, "question": "q2", "seed": 2}]
+
+
+def test_rows_become_tasks_with_all_their_columns_and_seeds_of_their_own() -> None:
+    made = tasks_from_rows(ROWS_TO_EVALUATE, 4, seeds=("evaluation", 0))
+    assert [task.reset["question"] for task in made] == ["q1", "q2", "q1", "q2"]
+    assert made[0].prompt == [{"role": "user", "content": "a"}]
+    assert made[1].prompt == PROMPT
+    assert len({task.reset["seed"] for task in made}) == 4
+    assert {1, 2}.isdisjoint({task.reset["seed"] for task in made})
+
+
+def test_rows_may_keep_their_seeds_once() -> None:
+    made = tasks_from_rows(ROWS_TO_EVALUATE, 4, seeds=("evaluation", 0), keep_seeds=True)
+    assert [task.reset["seed"] for task in made[:2]] == [1, 2]
+    assert len({task.reset["seed"] for task in made}) == 4, "a row that is played again is not played alike"
