@@ -21,10 +21,11 @@ from openenv_trl.errors import ConfigurationError, OpenEnvError, SessionCapacity
 from openenv_trl.providers.logs import logger
 from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, PoolMetrics
 from openenv_trl.providers.pool_state import PoolState, closed_error
+from openenv_trl.providers.server_identity import refuse_twins
 
 
 class ClosableSession(Protocol):
-    """What the pool needs of a session."""
+    """What the pool needs of a session. Where it has an ``is_open`` too, an idle one that says no is not lent."""
 
     async def close(self) -> None:
         """Ends the session."""
@@ -48,6 +49,8 @@ class Lease(Generic[SessionT]):
 class _Waiter:
     """What one waiting caller is told."""
 
+    opened: int | None = None
+    """The session that its own attempt brought."""
     event: anyio.Event = field(default_factory=anyio.Event)
     grant: Grant | None = None
     error: OpenEnvError | None = None
@@ -92,10 +95,7 @@ class SessionPool(Generic[SessionT]):
             raise ConfigurationError(f"base_urls is the string {base_urls!r}; pass a list of addresses")
         if not base_urls:
             raise ConfigurationError("base_urls is empty; the pool needs the address of at least one server")
-        if len(set(base_urls)) < len(base_urls):
-            raise ConfigurationError(
-                f"base_urls names a server twice: {list(base_urls)}; raise sessions_per_server instead"
-            )
+        refuse_twins(base_urls)
         if sessions_per_server < 1:
             raise ConfigurationError(f"sessions_per_server={sessions_per_server}; it must be at least 1")
         self._connect = connect
@@ -120,14 +120,21 @@ class SessionPool(Generic[SessionT]):
 
         Raises:
             DeadlineExceededError: All sessions stayed in use; the message tells how many, and what to raise.
-            ConnectionFailedError: No server answered in all that time.
+            ConnectionFailedError: No server answered, or opened a session, in all that time.
             SessionStateError: The pool is closed, or belongs to another event loop.
         """
         self._check_loop()
         await anyio.lowlevel.checkpoint()
-        now = anyio.current_time()
-        deadline = float("inf") if timeout_s is None else now + timeout_s
-        ticket, decisions = self._state.request(now, deadline)
+        deadline = float("inf") if timeout_s is None else anyio.current_time() + timeout_s
+        while True:
+            lease, was_idle = await self._take(deadline)
+            if not was_idle or getattr(lease.session, "is_open", True):
+                return lease
+            await self.release(lease, healthy=False)  # its connection ended while nobody used it
+
+    async def _take(self, deadline: float) -> tuple[Lease[SessionT], bool]:
+        """Waits for one session; returns whether it was open before, too."""
+        ticket, decisions = self._state.request(anyio.current_time(), deadline)
         waiter = self._waiters[ticket] = _Waiter()
         try:
             await self._carry_out(decisions)
@@ -143,7 +150,8 @@ class SessionPool(Generic[SessionT]):
                 waiter.connect = None
             if self._state.is_closed:
                 raise closed_error()
-            return Lease(self._sessions[waiter.grant.session], waiter.grant.url, waiter.grant.session)
+            number = waiter.grant.session
+            return Lease(self._sessions[number], waiter.grant.url, number), number != waiter.opened
         except BaseException:
             await self._give_up(ticket, waiter)
             raise
@@ -199,7 +207,8 @@ class SessionPool(Generic[SessionT]):
         """Makes the attempt that the state asked this caller for, and reports how it ended."""
         session: SessionT | None = None
         refused, failure = False, ""
-        late = min(deadline, anyio.current_time() + self._connect_timeout_s)
+        started = anyio.current_time()
+        late = min(deadline, started + self._connect_timeout_s)
         with anyio.CancelScope(deadline=late) as scope:
             waiter.scope = scope
             try:
@@ -213,10 +222,14 @@ class SessionPool(Generic[SessionT]):
         if session is not None:
             number, decisions = self._state.connected(connect.attempt, now)
             self._sessions[number] = session
+            waiter.opened = number
         elif refused:
             decisions = self._state.refused(connect.attempt, now)
-        elif waiter.grant or waiter.error or now >= deadline:
+        elif waiter.grant or waiter.error:
             decisions = self._state.abandoned(connect.attempt, now)
+        elif now >= deadline:
+            unanswered = failure or f"no session within {now - started:.3g} s"
+            decisions = self._state.abandoned(connect.attempt, now, unanswered)
         else:
             failure = failure or f"no session within {self._connect_timeout_s:g} s"
             decisions = self._state.failed(connect.attempt, now, failure)

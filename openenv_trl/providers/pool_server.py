@@ -48,6 +48,7 @@ class ServerSlots:
     aside_until: float = float("-inf")
     """When a failing server may be tried."""
     last_failure: str = ""
+    """Why the last attempt brought nothing; empty where the server answered it."""
 
     def __post_init__(self) -> None:
         self.learned_limit = self.limit
@@ -84,16 +85,34 @@ class ServerSlots:
         self.learned_limit = max(self.learned_limit, self.open)
         self.refusals, self.retry_at = 0, now
         self.failures, self.aside_until = 0, now
+        self.last_failure = ""
 
     def note_refused(self, now: float) -> None:
         """The server has no place for a session."""
         self.connecting -= 1
         self.failures, self.aside_until = 0, now  # it answered
+        self.last_failure = ""
         self.learned_limit = self.open
         # Refusals of attempts that were under way together count once.
         if now >= self.retry_at:
             self.refusals += 1
             self.retry_at = now + self.refused_back_off.pause_s(self.refusals)
+
+    def note_abandoned(self, unanswered: str) -> None:
+        """The attempt was given up; ``unanswered`` says how long it waited, where its caller could not wait longer."""
+        self.connecting -= 1
+        self.last_failure = unanswered or self.last_failure
+
+    def usage(self) -> str:
+        """How things stand, for messages."""
+        text = f"{self.url}: {self.in_use} in use of {self.limit}"
+        if self.refusals:
+            text += f" (the server refuses more than {self.learned_limit})"
+        if self.last_failure:
+            text += f" (does not answer: {self.last_failure})"
+        elif self.connecting:
+            text += f" ({self.connecting} attempts to open a session are unanswered)"
+        return text
 
     def note_failed(self, now: float, reason: str) -> None:
         """The server did not answer."""

@@ -142,9 +142,9 @@ class PoolState:
         server.note_failed(now, reason)
         return [*self._close_idle(server), *self.tick(now)]
 
-    def abandoned(self, attempt: int, now: float) -> list[Decision]:
-        """The attempt ended without a session, and says nothing of its server."""
-        self._end_attempt(attempt).connecting -= 1
+    def abandoned(self, attempt: int, now: float, unanswered: str = "") -> list[Decision]:
+        """The attempt ended without a session, since its caller does not need it, or (``unanswered``) cannot wait."""
+        self._end_attempt(attempt).note_abandoned(unanswered)
         return self.tick(now)
 
     def tick(self, now: float) -> list[Decision]:
@@ -301,12 +301,13 @@ class PoolState:
                 "Check that the servers run and that their addresses are right.",
                 phase="connect",
             )
-        usage = ", ".join(
-            f"{server.url}: {server.in_use} in use of {server.limit}"
-            + (f" (the server refuses more than {server.learned_limit})" if server.refusals else "")
-            + (f" (does not answer: {server.last_failure})" if server.failures else "")
-            for server in self.servers
-        )
+        usage = ", ".join(server.usage() for server in self.servers)
+        if not self._in_use and not any(server.refusals for server in self.servers):
+            return ConnectionFailedError(
+                f"The servers did not open a session within {waited} [{usage}]. Look at whether they are stuck or "
+                "overloaded, or give them longer with a later deadline.",
+                phase="connect",
+            )
         return DeadlineExceededError(
             f"No session became free within {waited}: {len(self._in_use)} sessions are in use, {len(self._waiters)} "
             f"callers wait [{usage}]. Raise the deadline, sessions_per_server, the servers' max_concurrent_envs, or "

@@ -25,6 +25,7 @@ class FakeSession:
     def __init__(self, servers: FakeServers, url: str) -> None:
         self.servers = servers
         self.url = url
+        self.is_open = True
 
     async def close(self) -> None:
         await self.servers.closing.wait()
@@ -226,6 +227,39 @@ async def test_a_connect_that_hangs_is_given_up_and_counted_as_a_failure(make_po
     assert pool.metrics().connecting == 0
 
 
+async def test_servers_that_open_no_session_in_time_are_not_called_full(make_pool, servers):
+    servers.connecting = anyio.Event()
+    errors: list[ConnectionFailedError] = []
+
+    async def wait() -> None:
+        with pytest.raises(ConnectionFailedError) as caught:
+            await pool.acquire(timeout_s=0.05)
+        errors.append(caught.value)
+
+    async with make_pool(sessions_per_server=2) as pool, anyio.create_task_group() as tasks:
+        for _ in range(5):  # more than may try at once
+            tasks.start_soon(wait)
+    assert len(errors) == 5
+    for error in errors:
+        assert "did not open a session within" in str(error)
+        assert "does not answer: no session within" in str(error) or "unanswered" in str(error)
+        assert "Raise" not in str(error)
+
+
+async def test_a_session_whose_connection_ended_while_idle_is_not_lent(make_pool, servers):
+    async with make_pool() as pool:
+        first, second = await pool.acquire(), await pool.acquire()
+        await pool.release(first)
+        await pool.release(second)
+        for session in servers.open["a"]:
+            session.is_open = False
+        third = await pool.acquire(timeout_s=1)
+        assert third.session.is_open
+        assert servers.closed == 2
+        await pool.release(third)
+        assert (await pool.acquire()).session is third.session
+
+
 async def test_an_environment_that_cannot_be_made_is_the_callers_to_judge():
     async def connect(url: str) -> FakeSession:
         raise EnvironmentFactoryError("make_env")
@@ -386,11 +420,30 @@ def test_a_pool_does_not_move_to_another_event_loop():
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://h:1", "http://h:2"),
+        ("http://h", "https://h"),
+        ("http://h/a", "http://h/b"),
+        ("http://h/ws?env=a", "http://h/ws?env=b"),
+    ],
+)
+async def test_servers_that_only_look_alike_are_two(one, other):
+    servers = FakeServers(**{one: 1, other: 1})
+    async with SessionPool([one, other], servers.connect, sessions_per_server=1) as pool:
+        assert {(await pool.acquire(1)).base_url for _ in range(2)} == {one, other}
+
+
+@pytest.mark.parametrize(
     ("urls", "limit", "message"),
     [
         ([], 1, "base_urls is empty"),
         ("http://x", 1, "pass a list"),
         (["a", "a"], 1, "twice"),
+        (["http://h:1", "http://h:1/"], 1, "twice: 'http://h:1' and 'http://h:1/'"),
+        (["http://h:1", "ws://H:1/ws"], 1, "twice"),
+        (["h", " http://h:80 "], 1, "twice"),
+        (["https://h/env", "wss://h:443/env/ws/"], 1, "twice"),
         (["a"], 0, "at least 1"),
     ],
 )

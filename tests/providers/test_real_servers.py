@@ -9,11 +9,12 @@ import textwrap
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
 from openenv_trl.client import GenericEnvClient
-from openenv_trl.errors import DeadlineExceededError, OpenEnvError
+from openenv_trl.errors import ConnectionFailedError, DeadlineExceededError, OpenEnvError
 from openenv_trl.providers import ProcessProvider, SessionPool
 
 pytestmark = pytest.mark.anyio
@@ -113,6 +114,29 @@ async def test_a_second_user_of_a_full_server_waits_and_is_served(environment: P
                 assert (await session.reset()).observation["text"] == "ready"
         for other in others[1:]:
             await other.close()
+
+
+async def test_a_frozen_server_is_said_to_open_no_session_and_not_to_be_full(environment: Path):
+    async with ProcessProvider(environment, stop_grace_s=0.1) as servers:
+        os.kill(servers.server_pids[0], signal.SIGSTOP)  # the system still accepts connections for it
+        async with SessionPool(servers.base_urls, _connect, sessions_per_server=64) as pool:
+            with pytest.raises(ConnectionFailedError, match=r"did not open a session within .*does not answer"):
+                await pool.acquire(timeout_s=0.3)
+
+
+async def test_idle_sessions_of_a_server_that_was_started_again_are_not_lent(environment: Path):
+    async with (
+        ProcessProvider(environment, max_restarts=1) as servers,
+        SessionPool(servers.base_urls, _connect, sessions_per_server=2) as pool,
+    ):
+        lease = await pool.acquire(timeout_s=30)
+        await pool.release(lease)
+        os.kill(servers.server_pids[0], signal.SIGKILL)
+        with anyio.fail_after(10):
+            while lease.session.is_open:
+                await anyio.lowlevel.checkpoint()
+        async with pool.session(deadline_s=30) as session:
+            assert (await session.reset()).observation["text"] == "ready"
 
 
 async def test_play_goes_on_after_a_server_was_killed_and_started_again(environment: Path):
