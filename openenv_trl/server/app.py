@@ -5,6 +5,7 @@ Argument names and rules are those of the public package's function of the same 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +25,8 @@ from openenv_trl.server.websocket import WebSocketEndpoint
 from openenv_trl.types import Action, EnvironmentMetadata, Observation, State
 from openenv_trl.wire.codec import encode
 
+logger = logging.getLogger("openenv_trl.server")
+
 _MODES = ("simulation", "production")
 _SPARE_THREADS = 4  # for the HTTP routes beside a full house of sessions
 
@@ -35,8 +38,13 @@ def create_app(
     env_name: str | None = None,
     max_concurrent_envs: int | None = None,
     concurrency_config: ConcurrencyConfig | None = None,
-    *,
+    gradio_builder: Callable[..., Any] | None = None,
+    custom_tab_name: str = "Custom",
+    custom_tab_primary: bool = False,
+    show_default_tab: bool = True,
+    title_override: str | None = None,
     state_cls: type[State] = State,
+    *,
     mode: str | None = None,
     reset_observation_cls: type[Observation] | None = None,
 ) -> FastAPI:
@@ -50,6 +58,12 @@ def create_app(
         max_concurrent_envs: Sessions at once; 1 if None. More than one needs a class that sets
             ``SUPPORTS_CONCURRENT_SESSIONS``.
         concurrency_config: The same as a config; give one or the other.
+        gradio_builder: Of the public package's web page, which this server does not have: accepted, so that an
+            application can be served as it is, and without effect. The same holds for the next four.
+        custom_tab_name: See ``gradio_builder``.
+        custom_tab_primary: See ``gradio_builder``.
+        show_default_tab: See ``gradio_builder``.
+        title_override: See ``gradio_builder``.
         state_cls: The state's class, for ``/schema``.
         mode: "simulation" or "production"; the environment variable OPENENV_MODE, then "simulation", if None.
         reset_observation_cls: The observation that a reset gives, where it is another one.
@@ -61,6 +75,13 @@ def create_app(
     Example:
         >>> app = create_app(EchoEnvironment, EchoAction, EchoObservation, max_concurrent_envs=64)
     """
+    _warn_of_web_page(
+        gradio_builder=gradio_builder is not None,
+        custom_tab_name=custom_tab_name != "Custom",
+        custom_tab_primary=custom_tab_primary,
+        show_default_tab=not show_default_tab,
+        title_override=title_override is not None,
+    )
     config = _concurrency(env, max_concurrent_envs, concurrency_config)
     known = class_behind(env)
     # An unknown class may want a single thread. With one session at a time that costs nothing, so it gets it.
@@ -75,11 +96,18 @@ def create_app(
 
     app = FastAPI(title="OpenEnv Environment HTTP API", version="1.0.0", lifespan=lifespan)
     app.state.session_host = host
+    app.state.max_concurrent_envs = config.max_concurrent_envs
     app.state.env_name = env_name or factory_name(env)
     app.state.mode = _mode(mode)
     app.router.routes.append(WebSocketRoute("/ws", WebSocketEndpoint(host), name="ws"))
     _add_routes(app, host, (action_cls, observation_cls, state_cls, reset_observation_cls or observation_cls))
     return app
+
+
+def _warn_of_web_page(**given: bool) -> None:
+    names = [name for name, is_given in given.items() if is_given]
+    if names:
+        logger.warning("create_app: no effect yet of %s: this server has no web page.", ", ".join(names))
 
 
 def _add_routes(

@@ -25,6 +25,7 @@ from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger("openenv_trl.server")
 
+_LAST_PORT = 65_535
 _JOIN_S = 0.5  # for idle threads to end by themselves
 
 
@@ -85,17 +86,20 @@ def _listen(settings: ServerSettings) -> socket.socket:
     if settings.fd is not None:
         try:
             return socket.socket(fileno=settings.fd)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: it is negative
             raise ConfigurationError(f"--fd {settings.fd} is not an inherited socket: {error}.") from error
+    if not 0 <= settings.port <= _LAST_PORT:
+        raise ConfigurationError(f"--port {settings.port} is no port: give one from 1 to {_LAST_PORT}, or 0 for any.")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host's name has an empty or an overlong part
         listening.close()
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
-            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. Choose another --host or --port."
+            f"Cannot listen on {settings.host}:{settings.port}: {reason}. Choose another --host or --port."
         ) from error
     listening.listen(2048)
     return listening

@@ -69,6 +69,38 @@ def test_an_instance_is_refused() -> None:
         create_app("Lonely", Action, Observation)  # type: ignore[arg-type]
 
 
+class Score(State):
+    points: int = 0
+
+
+def test_arguments_for_the_public_packages_web_page_are_taken_and_said_to_have_no_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    create_app(
+        Sociable,
+        Action,
+        Observation,
+        gradio_builder=lambda: None,
+        custom_tab_name="Board",
+        custom_tab_primary=True,
+        show_default_tab=False,
+        title_override="Game",
+    )
+    (record,) = caplog.records
+    for name in ("gradio_builder", "custom_tab_name", "custom_tab_primary", "show_default_tab", "title_override"):
+        assert name in record.message
+    assert "\n" not in record.message
+
+
+def test_arguments_are_taken_by_position_as_in_the_public_package(
+    serve: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(Sociable, Action, Observation, "game", 5, None, None, "Custom", False, True, None, Score)
+    assert (app.state.env_name, app.state.max_concurrent_envs) == ("game", 5)
+    assert "points" in _get(serve(app), "/schema")["state"]["properties"]
+    assert not [record for record in caplog.records if "no effect" in record.message]
+
+
 @pytest.mark.parametrize("env", [Lonely, functools.partial(Lonely, name="y"), lambda: Lonely()])
 def test_a_class_that_does_not_say_it_can_share_gets_one_session(env: Any) -> None:
     create_app(env, Action, Observation)

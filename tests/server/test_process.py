@@ -136,6 +136,11 @@ def test_messages_are_not_compressed(start: Callable[..., Process]) -> None:
     [
         (["nowhere"], "neither a folder nor 'module:attribute'"),
         (["{package}", "--fd", "987"], "--fd 987 is not an inherited socket"),
+        (["{package}", "--fd", "-5"], "--fd -5 is not an inherited socket"),
+        (["{package}", "--port", "99999"], "--port 99999 is no port: give one from 1 to 65535, or 0"),
+        (["{package}", "--port", "-1"], "--port -1 is no port"),
+        (["{package}", "--host", "a..b"], "Choose another --host or --port"),
+        (["{package}", "--max-concurrent-envs", "0"], "0 is too few"),
         (["{package}", "--port", "{taken}"], "Choose another --host or --port"),
         (["{package}", "--host", "no.such.host.invalid"], "Choose another --host or --port"),
     ],
@@ -148,3 +153,56 @@ def test_what_cannot_be_served_is_told_in_a_sentence(package: Path, options: lis
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+BROKEN_APPS = {
+    "raises": ("TABLE = {}\nTABLE['missing']\n", ["KeyError: 'missing'", "TABLE['missing']", "server/app.py"]),
+    "syntax": ("app = (\n", ["SyntaxError: '(' was never closed", "server/app.py"]),
+    "dependency": ("import no_such_dependency\n", ["No module named 'no_such_dependency'"]),
+    "because": (
+        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise OSError('no table') from error\n",
+        ["ZeroDivisionError", "direct cause", "OSError: no table"],
+    ),
+    "misuse": (
+        "from openenv_trl.server import create_app\nfrom openenv_trl.types import Action, Observation\n"
+        "app = create_app(object(), Action, Observation)\n",
+        ["app = create_app(object(), Action, Observation)", "TypeError: env must be a callable"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BROKEN_APPS.values(), ids=BROKEN_APPS)
+def test_an_application_that_raises_on_import_is_shown_with_its_own_lines_only(
+    package: Path, text: str, words: list[str]
+) -> None:
+    (package / "server" / "app.py").write_text(text)
+    command = [*SERVER, str(package), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: importing {package} failed:\n")
+    for word in words:
+        assert word in done.stderr
+    assert "importlib" not in done.stderr
+    assert f"openenv_trl{os.sep}server{os.sep}" not in done.stderr
+
+
+def test_a_number_of_sessions_that_the_application_does_not_read_is_told(
+    package: Path, start: Callable[..., Process], ask: Callable[..., str]
+) -> None:
+    app = package / "server" / "app.py"
+    app.write_text(app.read_text().replace('int(os.environ.get("MAX_CONCURRENT_ENVS", "2"))', "3"))
+    server = start("--max-concurrent-envs", "7")
+    with server.socket() as connection:
+        ask(connection, '{"type":"reset"}')
+        _, _, err = server.stop()
+    assert "--max-concurrent-envs=7 has no effect: the application allows 3" in err
+
+
+def test_a_number_of_sessions_that_the_application_reads_is_not_warned_of(
+    start: Callable[..., Process], ask: Callable[..., str]
+) -> None:
+    server = start("--max-concurrent-envs", "7")
+    with server.socket() as connection:
+        ask(connection, '{"type":"reset"}')
+        _, _, err = server.stop()
+    assert "has no effect" not in err
