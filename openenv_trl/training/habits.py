@@ -67,8 +67,9 @@ class HabitualPolicy:
             return self._actions.sample(self._generator)
         candidates = [self._actions.sample(self._generator) for _ in range(_CANDIDATES)]
         tools = sorted({_tool(candidate) for candidate in candidates})
-        # The last message is the one to be written; the one before it is what was read last.
-        clauses = CLAUSE.findall(text.split(MESSAGE_START)[-2])
+        # The last message is the one to be written; the one before it was read last, and its last line is the
+        # environment's: prompts and roles stand on lines before it.
+        clauses = CLAUSE.findall(text.split(MESSAGE_START)[-2].splitlines()[-1])
         player = int(named.group(1))
         weights = [math.exp(sum(self._preference(player, clause, tool) for clause in clauses)) for tool in tools]
         (tool,) = self._generator.choices(tools, weights)
