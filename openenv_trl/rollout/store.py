@@ -1,18 +1,23 @@
-"""Trajectories in Parquet: one row each, one file a call, so that a directory of them only ever grows."""
+"""Trajectories in Parquet: one row each, one file a call, so that a directory of them only ever grows.
+
+Whatever was played can be written: models and environments write integers of any size and broken characters, and a
+run must not end because it is recorded. Values nested too deeply for any reader are cut (see `json_text`).
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout.json_text import json_text
+from openenv_trl.rollout.plain_text import encodable
 from openenv_trl.rollout.task import Task
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
+from openenv_trl.wire import codec
 
 _JSON_COLUMNS = ("task", "turns", "messages")
 """Columns whose values are nested, and stored as JSON text."""
@@ -87,34 +92,41 @@ def _schema(arrow: Any) -> Any:
         "waiting_s": seconds,
         "reset_s": seconds,
         "messages": text,
+        "marks_broken": arrow.int64(),
         "reward": arrow.float64(),
     }
     return arrow.schema([arrow.field(name, kind) for name, kind in types.items()])
 
 
 def _row(trajectory: Trajectory) -> dict[str, Any]:
-    row = {field.name: getattr(trajectory, field.name) for field in fields(trajectory)}
-    row["task"] = _json(asdict(trajectory.task))
-    row["turns"] = _json([asdict(turn) for turn in trajectory.turns])
-    row["messages"] = _json(trajectory.messages)
+    row = _values(trajectory)
+    row["task"] = json_text(_task_values(trajectory.task))
+    row["turns"] = json_text([_values(turn) for turn in trajectory.turns])
+    row["messages"] = json_text(trajectory.messages)
     row["end_reason"] = trajectory.end_reason.value
     group = trajectory.task.group
-    extra = {
+    row |= {
         "group": None if group is None else str(group),
         "index": trajectory.task.index,
         "reward": trajectory.reward,
     }
-    return row | extra
+    return {name: encodable(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _values(of: Trajectory | Turn | Task) -> dict[str, Any]:
+    """The fields and their values. Not ``asdict``: it copies deeply, and fails where values nest deeply."""
+    return {field.name: getattr(of, field.name) for field in fields(of)}
+
+
+def _task_values(task: Task) -> dict[str, Any]:
+    prompt = [dict(message) for message in task.prompt]
+    return _values(task) | {"prompt": prompt, "reset": dict(task.reset), "metadata": dict(task.metadata)}
 
 
 def _trajectory(row: dict[str, Any]) -> Trajectory:
     known = {field.name for field in fields(Trajectory)}
     values = {name: value for name, value in row.items() if name in known}
-    task, turns, messages = (orjson.loads(row[name]) for name in _JSON_COLUMNS)
+    task, turns, messages = (codec.decode(row[name]) for name in _JSON_COLUMNS)
     values |= {"task": Task(**task), "turns": [Turn(**turn) for turn in turns], "messages": messages}
     values["end_reason"] = EndReason(row["end_reason"])
     return Trajectory(**values)
-
-
-def _json(value: Any) -> str:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

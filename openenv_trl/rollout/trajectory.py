@@ -94,7 +94,7 @@ class Turn:
     truncated_observation_tokens: int = 0
 
 
-@dataclass
+@dataclass(repr=False)
 class Trajectory:
     """One episode, as it was played.
 
@@ -117,6 +117,8 @@ class Trajectory:
         waiting_s: Seconds spent waiting for sessions, all attempts together.
         reset_s: Seconds in the last attempt's ``reset``.
         messages: The conversation for people to read (and for TRL's logs); never encoded.
+        marks_broken: Marks of control tokens, such as ``<|im_end|>``, that the environment's texts held, and that
+            were broken so that they stayed text.
     """
 
     task: Task
@@ -135,6 +137,14 @@ class Trajectory:
     waiting_s: float = 0.0
     reset_s: float = 0.0
     messages: list[Message] = field(default_factory=list[Message])
+    marks_broken: int = 0
+
+    def __repr__(self) -> str:
+        # Short: warnings of trainers print whole columns of trajectories.
+        return (
+            f"Trajectory({self.end_reason.value}, reward={self.reward}, turns={len(self.turns)}, "
+            f"tokens={len(self.completion_ids)})"
+        )
 
     @property
     def step_rewards(self) -> list[float | None]:

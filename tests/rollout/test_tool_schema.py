@@ -113,8 +113,14 @@ async def test_a_script_may_say_messages_text_or_ids_within_the_limit(tokenizer:
         ({"tool_name": "add", "result": "three", "error": None}, "three"),
         ({"tool_name": "x", "result": None, "error": {"error_type": "t", "message": "Unknown"}}, "Error: Unknown"),
         ("plain", "plain"),
-        ({}, "{}"),
+        ({}, ""),
+        ({"metadata": {"a": 1}, "done": False, "reward": None}, ""),
+        ({"message": "", "metadata": {}}, ""),
+        ({"message": "", "text": "", "error": None}, ""),
+        ({"message": "", "board": [0]}, '{"message":"","board":[0]}'),
+        ({"board": 2**70}, '{"board":1180591620717411303424}'),
+        ({"board": "\ud83d"}, '{"board":"\\ud83d"}'),
     ],
 )
-def test_the_text_of_an_observation(observation: Any, text: str) -> None:
+def test_the_text_of_an_observation_and_nothing_where_it_has_none(observation: Any, text: str) -> None:
     assert observation_text(observation) == text

@@ -73,6 +73,61 @@ def test_parquet_columns_can_be_queried_without_this_package(tmp_path: Path) -> 
     assert columns == {"reward": [1.0, None], "end_reason": ["done", "session_lost"], "group": ["3", "3"]}
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+KEPT: dict[str, Any] = {
+    "over 64 bits": 2**70,
+    "under 64 bits": -(2**64),
+    "a lone surrogate": "é\ud83d\U0001f600",
+    "a surrogate as a key": {"\udfff": [2**70, "a"]},
+    "a large float": [1.5e300, 2**70],
+    "140 levels": nested(140),
+    "240 levels": nested(240),
+}
+
+
+@pytest.mark.parametrize("value", KEPT.values(), ids=KEPT.keys())
+def test_whatever_was_played_is_stored_and_comes_back_as_it_was(tmp_path: Path, value: Any) -> None:
+    trajectory = make(messages=[{"role": "assistant", "content": "", "tool_calls": [{"arguments": value}]}])
+    trajectory.turns[0].actions = [{"x": value}]
+    assert read_parquet(write_parquet([trajectory], tmp_path)) == [trajectory]
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+ODD: dict[str, Any] = {
+    "5000 levels": nested(5000),
+    "6000 digits": 10**6000,
+    "no number": {"a": float("nan"), "b": 2**70},
+    "keys that are no texts": {(1, 2): 2**70, 3: None},
+    "an object without words": Mute(),
+    "such an object among others": [Mute(), 2**70],
+}
+
+
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD.keys())
+def test_writing_never_fails_for_what_was_played(tmp_path: Path, value: Any) -> None:
+    texts = {"error": "step: \ud83d", "first_observation": "\ud83d", "base_url": "\ud83d"}
+    trajectory = make(EndReason.STEP_TIMEOUT, messages=[{"role": "user", "content": value}], **texts)
+    trajectory.turns[0].actions = [{"x": value}]
+    (read,) = read_parquet(write_parquet([trajectory], tmp_path))
+    assert read.error == "step: \ufffd"
+    assert read.completion_ids == trajectory.completion_ids
+
+
+def test_a_trajectory_is_shown_in_one_short_line() -> None:
+    trajectory = make(messages=[{"role": "user", "content": "x" * 10_000}])
+    assert repr(trajectory) == "Trajectory(done, reward=1.0, turns=1, tokens=3)"
+
+
 def test_trajectories_that_are_not_there_are_missed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no trajectories at"):
         read_parquet(tmp_path / "none.parquet")
