@@ -14,9 +14,13 @@ from typing import Any, Literal, Protocol, cast
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
+from openenv_trl.rollout.json_text import deeper_than
 from openenv_trl.rollout.task import Message
 from openenv_trl.rollout.tool_schema import argument_problem, random_arguments, tools_from_schema
 from openenv_trl.types import Tool
+
+MAX_ARGUMENT_DEPTH = 64
+"""Levels of lists and objects in a tool call's arguments; what is deeper, Python and JSON libraries choke on."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,11 @@ class ActionInterface(Protocol):
         ...
 
     def parse(self, completion_ids: Sequence[int], template: DialogueTemplate) -> ParsedTurn:
-        """Read one message of the model. Never raises for what a model wrote."""
+        """Read one message of the model. Never raises for what a model wrote.
+
+        Raises:
+            ConfigurationError: A function of the user's failed.
+        """
         ...
 
     def sample(self, generator: random.Random) -> Message:
@@ -121,14 +129,30 @@ class ToolActions:
         return "tool"
 
     def parse(self, completion_ids: Sequence[int], template: DialogueTemplate) -> ParsedTurn:
-        """Read the tool calls of one message."""
+        """Read the tool calls of one message.
+
+        Raises:
+            ConfigurationError: ``as_step`` raised, or gave something that is no dict.
+        """
         try:
-            message = dict(template.parse_message(completion_ids))
-        except ValueError as error:
+            return self._parse(template.parse_message(completion_ids))
+        except ConfigurationError:
+            raise
+        except Exception as error:  # boundary: parsers give anything for odd text, and it must not end a run
             text = template.text(completion_ids)
+            reason = str(error) or type(error).__name__
             return ParsedTurn(
-                (), text, {"role": "assistant", "content": text}, f"Error: your tool call could not be read: {error}"
+                (), text, {"role": "assistant", "content": text}, f"Error: your tool call could not be read: {reason}"
             )
+
+    def sample(self, generator: random.Random) -> Message:
+        """A message with one call of a random tool."""
+        tool = generator.choice(list(self._tools.values()))
+        call = {"name": tool.name, "arguments": random_arguments(tool, generator)}
+        return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}
+
+    def _parse(self, parsed: Message) -> ParsedTurn:
+        message = dict(parsed)
         text = str(message.get("content") or "")
         message["content"] = text
         calls: Any = message.get("tool_calls") or []
@@ -139,12 +163,6 @@ class ToolActions:
             ]
         return ParsedTurn(read, text, message)
 
-    def sample(self, generator: random.Random) -> Message:
-        """A message with one call of a random tool."""
-        tool = generator.choice(list(self._tools.values()))
-        call = {"name": tool.name, "arguments": random_arguments(tool, generator)}
-        return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}
-
     def _read(self, call: Any) -> ToolCall:
         fields = _fields(call)
         fields = _fields(fields["function"]) if "function" in fields else fields
@@ -153,22 +171,43 @@ class ToolActions:
             return ToolCall("", {}, None, 'Error: a tool call must be {"name": ..., "arguments": {...}}.')
         arguments: Any = fields.get("arguments")
         arguments = {} if arguments is None else arguments
+        if deeper_than(arguments, MAX_ARGUMENT_DEPTH):
+            text = f"Error: the arguments are nested more than {MAX_ARGUMENT_DEPTH} levels deep."
+            return ToolCall(name, {}, None, text)
         shown = copy.deepcopy(_fields(arguments))  # what was parsed is kept by the template for equal messages
         tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(self._tools)
-            return ToolCall(name, shown, None, f"Error: there is no tool '{name}'. The tools are: {known}.")
+            return ToolCall(name, shown, None, f"Error: there is no tool '{name:.80}'. The tools are: {known}.")
         problem = argument_problem(tool, arguments)
         if problem is not None:
             return ToolCall(name, shown, None, f"Error: {problem}.")
-        return ToolCall(name, shown, self._as_step(name, shown))
+        return ToolCall(name, shown, self._step_of(name, shown))
+
+    def _step_of(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            action: Any = self._as_step(name, arguments)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # boundary: the function is the user's
+            raise ConfigurationError(
+                f"The function given to ToolActions as as_step raised {type(error).__name__} ({error}) for the tool "
+                f"'{name}' with {arguments!r:.120}. It must make an action of all arguments that fit the tool's schema."
+            ) from error
+        if not isinstance(action, dict):
+            raise ConfigurationError(
+                "The function given to ToolActions as as_step must return a dict, not "
+                f"{type(action).__name__} ({action!r:.80})."
+            )
+        return cast("dict[str, Any]", action)
 
 
 class TextActions:
     """Actions as plain text, read by a function of yours. Needs no chat template with tools.
 
     Args:
-        parse: Makes an action of the model's text; None where the text holds no action.
+        parse: Makes an action of the model's text; None where the text holds no action. It must not raise: a model
+            writes anything.
         format_hint: What the model is told when its text held no action.
         examples: Texts that are valid actions, for random policies.
 
@@ -201,11 +240,19 @@ class TextActions:
         """Read the action of one message.
 
         Raises:
-            ConfigurationError: The function gave something that is neither a dict nor None.
+            ConfigurationError: The function raised, or gave something that is neither a dict nor None.
         """
         text = template.text(completion_ids)
         message: Message = {"role": "assistant", "content": text}
-        action: Any = self._parse(text)
+        try:
+            action: Any = self._parse(text)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # boundary: the function is the user's
+            raise ConfigurationError(
+                f"The function given to TextActions raised {type(error).__name__} ({error}) for the text "
+                f"{text!r:.120}. A model may write anything: return None for text that holds no action."
+            ) from error
         if action is None:
             return ParsedTurn((), text, message, self._format_hint)
         if not isinstance(action, dict):

@@ -6,22 +6,27 @@ dialogue is rendered twice, and no sampled id is ever decoded and encoded again.
 
 The end of a message belongs to the model where it sampled it, and else to the template: a message whose end token
 the sampler did not return gets it as an id that is not trained on.
+
+Control tokens come from the template and from the prompt, whose author is the user; never from what environments say
+(see `plain_text`).
 """
 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, cast
 
-import orjson
-
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout.json_text import json_text
+from openenv_trl.rollout.plain_text import ControlTokens, encodable
 from openenv_trl.rollout.task import Message
 from openenv_trl.rollout.tokenizer import ChatTokenizer
-from openenv_trl.rollout.tool_schema import tool_definition
+from openenv_trl.rollout.tool_schema import random_arguments, tool_definition
 from openenv_trl.types import Tool
+from openenv_trl.wire import codec
 
 Answers = tuple[tuple[str, str], ...]
 """Tool names and texts, in the order of the calls."""
@@ -44,8 +49,8 @@ class DialogueTemplate:
 
     Raises:
         ConfigurationError: The template cannot carry such a dialogue: it drops tool calls or their results, there is
-            no response template to read tool calls with, or the tokenizer has no end token. The text says what to
-            set.
+            no response template to read tool calls with or it does not fit the chat template, or the tokenizer has
+            no end token. The text says what to set.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class DialogueTemplate:
         self.end_id = end_id
         added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict[str, int])()
         self._special_ids = {end_id, *tokenizer.all_special_ids, *added.values()}
+        source = chat_template or getattr(tokenizer, "chat_template", "")
+        self._control_tokens = ControlTokens(tokenizer, str(source))
         self._prompt_ids = lru_cache(_CACHED_TEXTS)(self._make_prompt_ids)
         self._tail_ids = lru_cache(_CACHED_TEXTS)(self._make_tail_ids)
         self._frame = lru_cache(_CACHED_TEXTS)(self._make_frame)
@@ -85,6 +92,12 @@ class DialogueTemplate:
         self._header = self._render([{"role": "user", "content": "Begin."}], begin=True, with_tools=False)
         self._check_answers()
         self._parser = self._find_parser() if self.tools else None
+        if self._parser is not None:
+            self._check_parser(self._parser)
+
+    def defuse(self, text: str) -> tuple[str, int]:
+        """Text from outside with the marks of control tokens broken, and how many there were."""
+        return self._control_tokens.defuse(text)
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Ids of the rendered messages and tools, up to where the model begins to write.
@@ -92,17 +105,17 @@ class DialogueTemplate:
         Raises:
             ConfigurationError: The chat template refuses these messages.
         """
-        return list(self._prompt_ids(orjson.dumps(list(messages), default=str)))
+        return list(self._prompt_ids(json_text(list(messages))))
 
     def answer_ids(self, answers: Sequence[tuple[str, str]], completion_ids: Sequence[int]) -> list[int]:
         """Ids after the model's message: its end if that is not written yet, the answers, the next header.
 
         Args:
             answers: Pairs of the tool's name and the text, in the order of the calls (the name is not used for text
-                actions).
+                actions). They come from outside: marks of control tokens in them are broken.
             completion_ids: The model's message, whose last id tells whether its end is still to be written.
         """
-        ids = self._tail_ids(tuple(answers))
+        ids = self._tail_ids(tuple((self.defuse(name)[0], self.defuse(text)[0]) for name, text in answers))
         end_is_written = bool(completion_ids) and completion_ids[-1] == ids[0] and ids[0] in self._special_ids
         return list(ids[1:] if end_is_written else ids)
 
@@ -112,13 +125,13 @@ class DialogueTemplate:
         Raises:
             ConfigurationError: The chat template writes messages of the model otherwise than it begins them.
         """
-        return list(self._message_ids(orjson.dumps(message)))
+        return list(self._message_ids(json_text(message)))
 
     def parse_message(self, completion_ids: Sequence[int]) -> Message:
         """Read the model's message with the tokenizer's response template. Do not change what it returns.
 
         Raises:
-            ValueError: It cannot be read: a tool call is broken.
+            ValueError: It cannot be read: a tool call is broken, or the parser is at a loss.
         """
         return self._parsed(tuple(completion_ids))
 
@@ -128,7 +141,7 @@ class DialogueTemplate:
 
     def shorten(self, text: str, max_tokens: int) -> tuple[str, int]:
         """The text cut to so many tokens, with a note of the cut after it, and the number of tokens dropped."""
-        ids = self.tokenizer.encode(text, add_special_tokens=False)
+        ids = self._encode(text)
         dropped = len(ids) - max_tokens
         if dropped <= 0:
             return text, 0
@@ -148,7 +161,7 @@ class DialogueTemplate:
             ) from error
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        return tuple(self.tokenizer.encode(encodable(text), add_special_tokens=False))
 
     def _stand_in(self, tool_name: str) -> list[Message]:
         spoken: Message = {"role": "assistant", "content": ""}
@@ -212,13 +225,13 @@ class DialogueTemplate:
         alike = all(tail == before + probe + after for tail, probe in zip(tails, _PROBES[1:], strict=True))
         return (before, after) if found and alike else None
 
-    def _make_prompt_ids(self, messages: bytes) -> tuple[int, ...]:
-        return self._encode(self._render(orjson.loads(messages), begin=True))
+    def _make_prompt_ids(self, messages: str) -> tuple[int, ...]:
+        return self._encode(self._render(codec.decode(messages), begin=True))
 
-    def _make_message_ids(self, message: bytes) -> tuple[int, ...]:
+    def _make_message_ids(self, message: str) -> tuple[int, ...]:
         user: Message = {"role": "user", "content": "Begin."}
         header = self._render([user], begin=True)
-        whole = self._render([user, orjson.loads(message)], begin=False)
+        whole = self._render([user, codec.decode(message)], begin=False)
         end = whole.rfind(self._end_text) + len(self._end_text) if self._end_text else len(whole)
         if not whole.startswith(header) or end <= len(header):
             raise ConfigurationError(
@@ -263,13 +276,36 @@ class DialogueTemplate:
         arguments = {key: value for key, value in given.items() if key in known}
         return lambda ids: parse(list(ids), **arguments)
 
+    def _check_parser(self, parse: Callable[[Sequence[int]], Any]) -> None:
+        """Read back one call that the chat template wrote: a response template of another model reads none."""
+        tool = self.tools[0]
+        try:
+            arguments = random_arguments(tool, random.Random(0))
+            function = {"name": tool.name, "arguments": arguments}
+            calls = [{"type": "function", "function": function}]
+            ids = self.message_ids({"role": "assistant", "content": "", "tool_calls": calls})
+        except Exception:  # boundary: schemas are anyone's, and some templates begin messages otherwise
+            return  # so no call can be made up to try the parser with
+        cause: Exception | None = None
+        try:
+            found: Any = parse(ids)
+        except Exception as error:  # boundary: as in `_make_parsed`
+            found, cause = f"{type(error).__name__}: {error}", error
+        if not _holds_call(found, tool.name, arguments):
+            raise ConfigurationError(
+                "The tokenizer's response template does not read the tool calls that the chat template writes: of "
+                f"{self.tokenizer.decode(ids)!r:.200} it made {found!r:.200}. Set tokenizer.response_template to the "
+                "one of this chat template (trl.chat_template_utils.add_response_schema(tokenizer) sets it for many "
+                f"models){self._text_way_out()}."
+            ) from cause
+
     def _make_parsed(self, completion_ids: tuple[int, ...]) -> Message:
         if self._parser is None:
             return {"role": "assistant", "content": self.text(completion_ids)}
         try:
             message: Any = self._parser(completion_ids)
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(str(error).split("\n")[0]) from error
+        except Exception as error:  # boundary: what a tokenizer's parser raises for odd text is known to nobody
+            raise ValueError((str(error) or type(error).__name__).split("\n")[0][:200]) from error
         if not isinstance(message, dict):
             return {"role": "assistant", "content": self.text(completion_ids)}
         return cast("Message", message)
@@ -282,3 +318,18 @@ class DialogueTemplate:
 
     def _text_way_out(self) -> str:
         return ", or let the model act in text: actions=TextActions(...)" if self.answer_role == "tool" else ""
+
+
+def _holds_call(message: Any, name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a parsed message is one call of this tool, with arguments of these names."""
+    calls: Any = cast("Message", message).get("tool_calls") if isinstance(message, dict) else None
+    if not isinstance(calls, list) or len(cast("list[Any]", calls)) != 1:
+        return False
+    call = cast("list[Any]", calls)[0]
+    function: Any = cast("Message", call).get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return False
+    given: Any = cast("Message", function).get("arguments") or {}
+    return (
+        cast("Message", function).get("name") == name and isinstance(given, dict) and given.keys() == arguments.keys()
+    )

@@ -2,12 +2,11 @@
 
 Every call of the environment has its deadline. What the model does wrong is answered in the dialogue; what the
 environment does wrong ends the attempt with `EpisodeFailed`; what the user did wrong is raised as
-`ConfigurationError`.
+`ConfigurationError`. What a model or an environment says ends at most its own episode, never the run.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -16,19 +15,16 @@ import anyio
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError
 from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
+from openenv_trl.rollout.answer import Answer, read_result
 from openenv_trl.rollout.batching import BatchedPolicy
 from openenv_trl.rollout.dialogue import Dialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of
 from openenv_trl.rollout.limits import RolloutLimits
-from openenv_trl.rollout.observation import observation_text
 from openenv_trl.rollout.refusals import RefusalWatch
 from openenv_trl.rollout.session import Session
 from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
-from openenv_trl.types import StepResult
-
-Result = StepResult[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,7 @@ class Episode:
     first_observation: str = ""
     base_url: str = ""
     attempts: int = 0
+    marks_broken: int = 0
     waiting_s: float = 0.0
     reset_s: float = 0.0
     started_s: float = 0.0
@@ -70,7 +67,7 @@ class Episode:
             PolicyError: The policy's completions are not what they must be.
         """
         self.dialogue, self.turns, self.messages = None, [], []
-        self.first_observation, self.reset_s = "", 0.0
+        self.first_observation, self.reset_s, self.marks_broken = "", 0.0, 0
         dialogue = self.dialogue = await self._begin(session)
         limits = self.setting.limits
         while True:
@@ -85,14 +82,19 @@ class Episode:
                 return end
             if len(self.turns) >= limits.max_turns:
                 return EndReason.MAX_TURNS
-            if len(dialogue.completion_ids) + len(dialogue.answer_ids(answers)) >= limits.max_completion_tokens:
+            try:
+                appended = dialogue.answer_ids(answers)
+            except ConfigurationError as error:
+                # The template was checked before: what it cannot render now is what this environment says.
+                raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"step: {error}") from error
+            if len(dialogue.completion_ids) + len(appended) >= limits.max_completion_tokens:
                 return EndReason.MAX_TOKENS
             dialogue.append_answers(answers)
 
     def trajectory(self, end_reason: EndReason, ended_s: float, error: str | None = None) -> Trajectory:
         """What the episode is, ended for this reason."""
         dialogue = self.dialogue
-        prompt_ids = self.setting.template.prompt_ids(self.task.prompt) if dialogue is None else dialogue.prompt_ids
+        prompt_ids = self._bare_prompt_ids() if dialogue is None else dialogue.prompt_ids
         return Trajectory(
             task=self.task,
             prompt_ids=prompt_ids,
@@ -110,7 +112,15 @@ class Episode:
             waiting_s=self.waiting_s,
             reset_s=self.reset_s,
             messages=self.messages,
+            marks_broken=self.marks_broken,
         )
+
+    def _bare_prompt_ids(self) -> list[int]:
+        """The prompt without an observation; empty where the template needs one (a message of the user's)."""
+        try:
+            return self.setting.template.prompt_ids(self.task.prompt)
+        except ConfigurationError:
+            return []
 
     async def _begin(self, session: Session) -> Dialogue:
         began = anyio.current_time()
@@ -119,9 +129,14 @@ class Episode:
         self.reset_s = anyio.current_time() - began
         if result.done:
             raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, "reset: the environment was done before the first step")
-        self.first_observation, _ = self._text_of(result)
-        self.messages = _with_observation(self.task.prompt, self.first_observation, self.setting.observation_separator)
-        return Dialogue(self.setting.template, self.messages)
+        self.first_observation = result.text
+        self.messages = _with_observation(self.task.prompt, result.text, self.setting.observation_separator)
+        try:
+            return Dialogue(self.setting.template, self.messages)
+        except ConfigurationError as error:
+            if not self._bare_prompt_ids():
+                raise
+            raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"reset: {error}") from error
 
     async def _ask(self, dialogue: Dialogue, max_new_tokens: int) -> ParsedTurn | None:
         """The model's next message; None where a limit cut it."""
@@ -157,29 +172,28 @@ class Episode:
                 self._refuse(turn, answers, call.name, f"Error: {error}")
                 continue
             self.setting.refusals.accepted()
-            text, turn_cut = self._text_of(result)
             turn.actions.append(call.action)
-            turn.observations.append(text)
-            turn.truncated_observation_tokens += turn_cut
-            turn.rewards.append(self._reward_of(result))
-            answers.append((call.name, text))
-            self._log_answer(call.name, text)
+            turn.observations.append(result.text)
+            turn.truncated_observation_tokens += result.tokens_cut
+            turn.rewards.append(result.reward)
+            answers.append((call.name, result.text))
+            self._log_answer(call.name, result.text)
             if result.done:
                 turn.done = True
-                return answers, EndReason.TRUNCATED if _is_truncated(result) else EndReason.DONE
+                return answers, EndReason.TRUNCATED if result.truncated else EndReason.DONE
         invalid = sum(len(turn.problems) for turn in self.turns)
         too_many = invalid > self.setting.limits.max_invalid_actions
         return answers, EndReason.INVALID_ACTION if too_many else None
 
-    async def _step(self, session: Session, action: dict[str, Any]) -> Result:
+    async def _step(self, session: Session, action: dict[str, Any]) -> Answer:
         began = anyio.current_time()
         try:
             return await self._call("step", self.setting.limits.step_timeout_s, lambda: session.step(action))
         finally:
             self.turns[-1].environment_s += anyio.current_time() - began
 
-    async def _call(self, phase: str, timeout_s: float, call: Callable[[], Awaitable[Result]]) -> Result:
-        """One call of the environment, under its deadline."""
+    async def _call(self, phase: str, timeout_s: float, call: Callable[[], Awaitable[Any]]) -> Answer:
+        """One call of the environment, under its deadline, and what it answered."""
         self.session_in_call = True
         try:
             with anyio.fail_after(timeout_s):
@@ -196,36 +210,16 @@ class Episode:
             raise failure_of(TimeoutError(text), phase) from error
         except Exception as error:  # boundary: sessions and environments may be anyone's code
             raise failure_of(error, phase) from error
-        observation: Any = result.observation
-        if not isinstance(observation, dict):
-            kind = type(observation).__name__
-            raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"{phase}: the observation is a {kind}, not a dict")
-        self.session_in_call = False
-        return result
-
-    def _reward_of(self, result: Result) -> float | None:
-        reward: Any = result.reward
-        if reward is None:
-            rewarded = any(value is not None for turn in self.turns for value in turn.rewards)
-            if result.done and rewarded:
-                raise EpisodeFailed(
-                    EndReason.INVALID_REWARD,
-                    "step: the last reward is missing though earlier ones were given; on the wire NaN and infinity "
-                    "become null",
-                )
-            return None
-        if not isinstance(reward, (bool, int, float)):
-            raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"step: the reward is no number but {reward!r:.80}")
-        if not math.isfinite(reward):
-            raise EpisodeFailed(EndReason.INVALID_REWARD, f"step: the reward is {reward}")
-        return float(reward)
-
-    def _text_of(self, result: Result) -> tuple[str, int]:
-        text = observation_text(result.observation)
+        rewards = [reward for turn in self.turns for reward in turn.rewards]
         limit = self.setting.limits.max_observation_tokens
-        return (text, 0) if limit is None else self.setting.template.shorten(text, limit)
+        answer = read_result(result, phase, self.setting.template, max_tokens=limit, earlier_rewards=rewards)
+        self.marks_broken += answer.marks_broken
+        self.session_in_call = False
+        return answer
 
     def _refuse(self, turn: Turn, answers: list[tuple[str, str]], name: str, problem: str) -> None:
+        problem, marks_broken = self.setting.template.defuse(problem)
+        self.marks_broken += marks_broken
         turn.problems.append(problem)
         turn.observations.append(problem)
         answers.append((name, problem))
@@ -238,11 +232,6 @@ class Episode:
 
 def _user(text: str) -> Message:
     return {"role": "user", "content": text}
-
-
-def _is_truncated(result: Result) -> bool:
-    metadata: Any = result.metadata or result.observation.get("metadata")
-    return isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("truncated"))
 
 
 def _with_observation(prompt: Any, observation: str, separator: str) -> list[Message]:

@@ -46,6 +46,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], *, batch_sizes: Sequence
         "truncated_observation_tokens": float(
             sum(turn.truncated_observation_tokens for trajectory in trajectories for turn in trajectory.turns)
         ),
+        "marks_broken": float(sum(trajectory.marks_broken for trajectory in trajectories)),
         "waiting_s": _mean(trajectory.waiting_s for trajectory in trajectories),
         "reset_s": _mean(trajectory.reset_s for trajectory in trajectories),
         "generate_s": _mean(trajectory.generate_s for trajectory in trajectories),
@@ -74,14 +75,22 @@ def warn_of_group_mismatches(trajectories: Sequence[Trajectory]) -> None:
     if not groups or "group mismatch" in _warned:
         return
     _warned.add("group mismatch")
-    seen = sorted({t.first_observation for t in trajectories if t.task.group == groups[0]})
+    group = [trajectory for trajectory in trajectories if trajectory.task.group == groups[0]]
+    seen = sorted({t.first_observation for t in group if not t.end_reason.is_failure})
+    advice = "Give each group's tasks one seed, and see that the environment's reset honours it."
+    if any("task_seed" in trajectory.task.reset for trajectory in group):
+        advice = (
+            'The tasks share a task_seed and differ in seed (shared_randomness="task"): the environment\'s reset must '
+            "take task_seed and draw the task from it alone. Where it does not, share all randomness: "
+            'shared_randomness="episode".'
+        )
     logger.warning(
         "The generations of a prompt did not start from the same observation (%d groups of this run): %r and %r. Group "
-        "advantages then compare different tasks. Give each group's tasks one seed, and see that the environment's "
-        "reset honours it.",
+        "advantages then compare different tasks. %s",
         len(groups),
         seen[0][:120],
         seen[1][:120],
+        advice,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError
 
@@ -34,8 +35,10 @@ class RefusalWatch:
         Raises:
             ConfigurationError: The actions do not fit the environment, whatever the model does.
         """
-        kinds = {detail.get("type") for detail in error.errors if len(detail.get("loc", ())) <= 1}
-        if self._accepted or not kinds.intersection(_STRUCTURAL):
+        details: Any = error.errors  # a foreign server's may have any shape
+        if self._accepted or not isinstance(details, list):
+            return
+        if not any(_is_structural(detail) for detail in cast("list[Any]", details)):
             return
         self._structural += 1
         if self._structural >= SUSPICIOUS_REFUSALS:
@@ -44,3 +47,11 @@ class RefusalWatch:
                 f"{action!r:.200}, and the answer: {error}. Let the action interface make actions with the fields of "
                 "the environment's schema (GET /schema shows them)."
             ) from error
+
+
+def _is_structural(detail: Any) -> bool:
+    if not isinstance(detail, Mapping):
+        return False
+    fields = cast("Mapping[str, Any]", detail)
+    where: Any = fields.get("loc", ())
+    return isinstance(where, (list, tuple)) and len(cast("list[Any]", where)) <= 1 and fields.get("type") in _STRUCTURAL

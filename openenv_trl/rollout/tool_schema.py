@@ -67,8 +67,9 @@ def argument_problem(tool: Tool, arguments: Any) -> str | None:
     if not isinstance(arguments, dict):
         return f"the arguments of '{tool.name}' must be a JSON object, not {_kind(arguments)}"
     given = cast("dict[str, Any]", arguments)
-    properties: Schema = tool.input_schema.get("properties", {})
-    missing = [name for name in tool.input_schema.get("required", []) if name not in given]
+    properties: Schema = tool.input_schema.get("properties") or {}
+    required: list[str] = tool.input_schema.get("required") or []
+    missing = [name for name in required if name not in given]
     if missing:
         return f"'{tool.name}' needs {_names(missing)}"
     if tool.input_schema.get("additionalProperties", False) is False:
@@ -93,7 +94,10 @@ def random_arguments(tool: Tool, generator: random.Random) -> dict[str, Any]:
     return {name: _random_value(properties.get(name, {}), generator, tool.input_schema) for name in required}
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolved(schema: Any, root: Schema) -> Schema:
+    if not isinstance(schema, Mapping):
+        return {}  # JSON Schema's true: anything fits
+    schema = cast("Schema", schema)
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema

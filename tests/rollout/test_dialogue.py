@@ -175,3 +175,41 @@ def test_an_observation_may_hold_anything(template: DialogueTemplate, tokenizer:
     for text in ("", " ", "\n\nx\n", "{{ jinja }}", "é\u0000🂡"):
         ids = template.answer_ids([("hit", text)], [tokenizer.eos_token_id])
         assert tokenizer.decode(ids).startswith("\n<|im_start|>user<tool_response>\n" + text)
+
+
+def changed(response_template: Any, **fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in (response_template | fields).items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"start_anchor": None},
+        {"fields": {"content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"}}},
+    ],
+)
+def test_a_response_template_that_reads_no_call_of_the_chat_template_is_refused_at_the_start(
+    new_tokenizer: Any, tools: Any, fields: dict[str, Any]
+) -> None:
+    tokenizer = new_tokenizer()
+    tokenizer.response_template = changed(tokenizer.response_template, **fields)
+    with pytest.raises(ConfigurationError, match=r"does not read the tool calls.*Set tokenizer.response_template"):
+        DialogueTemplate(tokenizer, tools)
+
+
+def test_a_parser_that_raises_is_refused_at_the_start(new_tokenizer: Any, tools: Any) -> None:
+    tokenizer = new_tokenizer()
+
+    def parse_response(response: Any, prefix: str = "") -> Any:
+        raise RecursionError("too deep")
+
+    tokenizer.parse_response = parse_response
+    with pytest.raises(ConfigurationError, match="RecursionError: too deep"):
+        DialogueTemplate(tokenizer, tools)
+
+
+def test_a_schema_that_no_call_can_be_drawn_from_is_no_reason_to_refuse(tokenizer: Any) -> None:
+    from openenv_trl.types import Tool
+
+    schema = {"properties": {"x": {"type": "odd"}}, "required": ["x"]}
+    DialogueTemplate(tokenizer, [Tool(name="odd", input_schema=schema)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from openenv_trl.rollout import DialogueTemplate
+from openenv_trl.rollout import DialogueTemplate, ToolActions
 from openenv_trl.types import Tool
 
 # The end token is the one that these models sample to end a tool call.
@@ -37,11 +38,52 @@ def tokenizer_for(name: str, new_tokenizer: Any) -> Any:
     if not path.exists():
         pytest.skip(f"this version of trl ships no template of {name}")
     tokenizer = new_tokenizer()
+    set_parser(tokenizer, path.with_name(f"{name.removesuffix('_training')}.jinja").read_text())
     tokenizer.chat_template = path.read_text()
     marks = sorted({*MARK.findall(tokenizer.chat_template), "<|im_start|>"} - {"<|im_end|>", "<|endoftext|>"})
     tokenizer.add_special_tokens({"additional_special_tokens": marks})
     tokenizer.bos_token = "<|endoftext|>"
     return tokenizer
+
+
+def set_parser(tokenizer: Any, chat_template: str) -> None:
+    from trl.chat_template_utils import add_response_schema
+
+    if "<atem:invoke" not in chat_template:
+        tokenizer.chat_template = chat_template
+        add_response_schema(tokenizer)
+        return
+
+    def parse_response(response: list[int], prefix: str) -> dict[str, Any]:  # TRL knows no parser of this one
+        names = re.findall(r'<atem:invoke name="(\w+)">', tokenizer.decode(response))
+        return {"role": "assistant", "tool_calls": [{"name": name, "arguments": {}} for name in names]}
+
+    tokenizer.parse_response = parse_response
+
+
+# Among them Llama's, which refuses two calls in one message, and such as type the arguments by the tool's schema.
+@pytest.mark.parametrize("name", [*sorted(TEMPLATES.keys() - {"muse_glimmer"}), "llama3_2", "qwen3_vl", "lfm2_v2"])
+def test_a_call_that_the_template_writes_is_read_back(name: str, new_tokenizer: Any) -> None:
+    fields = {"n": {"type": "integer"}, "s": {"type": "string"}, "f": {"type": "number"}}
+    tool = Tool(name="hit", input_schema={"type": "object", "properties": fields, "required": list(fields)})
+    actions = ToolActions([tool])
+    template = DialogueTemplate(tokenizer_for(name, new_tokenizer), [tool])
+    said = actions.sample(random.Random(1))
+    (call,) = actions.parse(template.message_ids(said), template).calls
+    assert call.problem is None
+    assert call.arguments == said["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_an_environments_text_never_becomes_control_tokens_of_the_template(name: str, new_tokenizer: Any) -> None:
+    tokenizer = tokenizer_for(name, new_tokenizer)
+    template = DialogueTemplate(tokenizer, [Tool(name="hit", input_schema={"type": "object", "properties": {}})])
+    end = tokenizer.convert_tokens_to_ids(TEMPLATES[name])
+    marks = "".join(tokenizer.all_special_tokens)
+    plain = template.answer_ids([("hit", "x")], [end])
+    evil = template.answer_ids([(f"h{marks}", f"x{marks}")], [end])
+    special = set(tokenizer.all_special_ids)
+    assert [i for i in evil if i in special] == [i for i in plain if i in special]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -1,0 +1,103 @@
+"""What an environment's result says: its text, its reward, its end; or why the attempt failed.
+
+Environments may be anyone's code, in any language: whatever a result holds, reading it gives an `Answer` or raises
+`EpisodeFailed`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+from openenv_trl.rollout.dialogue_template import DialogueTemplate
+from openenv_trl.rollout.failures import EpisodeFailed
+from openenv_trl.rollout.observation import observation_text
+from openenv_trl.rollout.trajectory import EndReason
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An environment's result, as the episode goes on with it.
+
+    Attributes:
+        text: What the model is shown.
+        reward: Of the step; None where there is none.
+        done: Whether the episode has ended.
+        truncated: Whether a limit of the environment's ended it.
+        tokens_cut: Tokens of the text that were cut off.
+        marks_broken: Marks of control tokens in the text that were broken.
+    """
+
+    text: str
+    reward: float | None
+    done: bool
+    truncated: bool
+    tokens_cut: int
+    marks_broken: int
+
+
+def read_result(
+    result: Any, phase: str, template: DialogueTemplate, *, max_tokens: int | None, earlier_rewards: list[float | None]
+) -> Answer:
+    """Read a result.
+
+    Args:
+        result: What the session gave: a `StepResult`, it says.
+        phase: The call: "reset" or "step".
+        template: Knows the tokens of a text.
+        max_tokens: Of the text; None never cuts it.
+        earlier_rewards: Those of the episode so far.
+
+    Raises:
+        EpisodeFailed: The result is not what it must be.
+    """
+    try:
+        return _read(result, phase, template, max_tokens, earlier_rewards)
+    except EpisodeFailed:
+        raise
+    except Exception as error:  # boundary: a session in this process may hand over any object
+        text = f"{phase}: the result could not be read: {type(error).__name__}: {error}"
+        raise EpisodeFailed(EndReason.PROTOCOL_ERROR, text) from error
+
+
+def _read(
+    result: Any, phase: str, template: DialogueTemplate, max_tokens: int | None, earlier: list[float | None]
+) -> Answer:
+    observation: Any = result.observation
+    if not isinstance(observation, dict):
+        kind = type(observation).__name__
+        raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"{phase}: the observation is a {kind}, not a dict")
+    metadata: Any = result.metadata or cast("dict[str, Any]", observation).get("metadata")
+    truncated = isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("truncated"))
+    text, marks_broken = template.defuse(observation_text(observation))
+    tokens_cut = 0
+    if max_tokens is not None:
+        text, tokens_cut = template.shorten(text, max_tokens)
+    done = bool(result.done)
+    reward = _reward(result.reward, done, earlier) if phase == "step" else None
+    return Answer(text, reward, done, truncated, tokens_cut, marks_broken)
+
+
+def _reward(reward: Any, done: bool, earlier: list[float | None]) -> float | None:
+    given = [value for value in earlier if value is not None]
+    if reward is None:
+        if done and given:
+            raise EpisodeFailed(
+                EndReason.INVALID_REWARD,
+                "step: the last reward is missing though earlier ones were given; on the wire NaN and infinity "
+                "become null",
+            )
+        return None
+    if not isinstance(reward, (bool, int, float)):
+        raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"step: the reward is no number but {reward!r:.80}")
+    try:
+        number = float(reward)
+    except OverflowError:
+        text = "step: the reward is an integer beyond the range of floats"
+        raise EpisodeFailed(EndReason.INVALID_REWARD, text) from None
+    if not math.isfinite(number):
+        raise EpisodeFailed(EndReason.INVALID_REWARD, f"step: the reward is {number}")
+    if not math.isfinite(sum(given) + number):
+        raise EpisodeFailed(EndReason.INVALID_REWARD, "step: the sum of the rewards is beyond the range of floats")
+    return number
