@@ -74,6 +74,7 @@ def _read(
     tokens_cut = 0
     if max_tokens is not None:
         text, tokens_cut = template.shorten(text, max_tokens)
+        text, _ = template.defuse(text)  # the cut text was decoded: not every tokenizer gives back what it took
     done = bool(result.done)
     reward = _reward(result.reward, done, earlier) if phase == "step" else None
     return Answer(text, reward, done, truncated, tokens_cut, marks_broken)

@@ -8,7 +8,7 @@ The end of a message belongs to the model where it sampled it, and else to the t
 the sampler did not return gets it as an id that is not trained on.
 
 Control tokens come from the template and from the prompt, whose author is the user; never from what environments say
-(see `plain_text`).
+or their tools (see `plain_text`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ class DialogueTemplate:
         self.tokenizer = tokenizer
         self.tools = tuple(tools)
         self.answer_role = answer_role
-        self._definitions = [tool_definition(tool) for tool in tools] or None
         self._arguments = dict(chat_template_kwargs or {})
         if chat_template is not None:
             self._arguments["chat_template"] = chat_template
@@ -82,6 +81,7 @@ class DialogueTemplate:
         self._special_ids = {end_id, *tokenizer.all_special_ids, *added.values()}
         source = chat_template or getattr(tokenizer, "chat_template", "")
         self._control_tokens = ControlTokens(tokenizer, str(source))
+        self._definitions = [self._control_tokens.defuse_all(tool_definition(tool)) for tool in tools] or None
         self._prompt_ids = lru_cache(_CACHED_TEXTS)(self._make_prompt_ids)
         self._tail_ids = lru_cache(_CACHED_TEXTS)(self._make_tail_ids)
         self._frame = lru_cache(_CACHED_TEXTS)(self._make_frame)

@@ -49,9 +49,22 @@ class ControlTokens:
         marks |= {mark: token for mark, token in added.items() if token in special or mark in chat_template}
         marks = {mark: token for mark, token in marks.items() if _is_mark(mark)}
         self._ids = frozenset(marks.values()) - {getattr(tokenizer, "unk_token_id", None)}
+        # Tokens that are not normalised are found by their exact text only; of others, other spellings may be found.
+        self._has_other_spellings = any(getattr(details.get(token), "normalized", True) for token in self._ids)
         longest_first = sorted(marks, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if marks else None
         self.defuse = lru_cache(_CACHED_TEXTS)(self._defuse)
+
+    def defuse_all(self, value: Any) -> Any:
+        """The value with all its texts defused, of lists and dicts also those inside."""
+        if isinstance(value, str):
+            return self.defuse(value)[0]
+        if isinstance(value, list):
+            return [self.defuse_all(inner) for inner in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            items = cast("dict[Any, Any]", value).items()
+            return {self.defuse_all(key): self.defuse_all(inner) for key, inner in items}
+        return value
 
     def _defuse(self, text: str) -> tuple[str, int]:
         """The text without marks, made encodable, and how many were broken."""
@@ -63,10 +76,13 @@ class ControlTokens:
             broken += found
             if not found:
                 break
-        if not self._ids.isdisjoint(self._tokenizer.encode(text, add_special_tokens=False)):
-            # A tokenizer that first normalises the text finds marks in other spellings: leave it no punctuation.
+        if self._has_other_spellings and self._holds_control_token(text):
+            # A mark in another spelling, which no pattern knows: leave no punctuation to make one of.
             text, broken = re.sub(r"([^\w\s])(?=\S)", r"\1 ", text), broken + 1
         return text, broken
+
+    def _holds_control_token(self, text: str) -> bool:
+        return not self._ids.isdisjoint(self._tokenizer.encode(text, add_special_tokens=False))
 
 
 def _break(found: re.Match[str]) -> str:

@@ -245,7 +245,7 @@ async def test_a_call_that_hangs_ends_by_its_deadline(
             await anyio.sleep_forever()
         return StepResult({"message": "."})
 
-    trajectory, pool = await play(make_engine, say(HIT), tasks, hang, limits={limit: 0.05, "max_attempts": 2})
+    trajectory, pool = await play(make_engine, say(HIT), tasks, hang, limits={limit: 0.25, "max_attempts": 2})
     assert trajectory.end_reason is reason
     assert trajectory.reward is None
     assert all(session.closed for session in pool.sessions if session.calls)
