@@ -42,7 +42,7 @@ class HabitualPolicy:
     """
 
     def __init__(
-        self, tokenizer: Any, template: DialogueTemplate, actions: ActionInterface, *, seed: int, strength: float = 0.75
+        self, tokenizer: Any, template: DialogueTemplate, actions: ActionInterface, *, seed: int, strength: float = 1.0
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template

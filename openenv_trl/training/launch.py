@@ -24,7 +24,8 @@ def launch_command(
         num_processes: Training processes on this machine.
         accelerate_config: A configuration file of accelerate, in place of the settings made here.
     """
-    accelerate = [sys.executable, "-m", "accelerate.commands.launch"]
+    # Quiet: a recipe that fails has said why, and the launcher need not add its own traceback.
+    accelerate = [sys.executable, "-m", "accelerate.commands.launch", "--quiet"]
     if accelerate_config is not None:
         launcher = [*accelerate, "--config_file", str(accelerate_config)]
     elif num_processes > 1 and not _has_gpu():
