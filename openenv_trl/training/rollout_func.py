@@ -216,6 +216,8 @@ class EnvironmentRollout:
 
     def _has_further_columns(self, dataset: Any) -> bool:
         """Whether a data set has columns beside the prompt; a stream that does not say is asked for its first row."""
+        if dataset is None:
+            return False
         if isinstance(dataset, dict):  # several evaluation sets, by name
             return any(self._has_further_columns(each) for each in cast("dict[str, Any]", dataset).values())
         if id(dataset) not in self._further_columns:

@@ -43,8 +43,12 @@ def decode(text: str | bytes) -> Any:
             return json.loads(text)
         except RecursionError:
             raise json.JSONDecodeError("Nested too deeply", "", 0) from None
+        except json.JSONDecodeError:
+            raise
         except UnicodeDecodeError:
             raise json.JSONDecodeError("Not UTF-8", "", 0) from None
+        except ValueError as error:  # an integer of more digits than Python converts
+            raise json.JSONDecodeError(str(error), "", 0) from None
 
 
 def _encode_slowly(value: Any) -> bytes:

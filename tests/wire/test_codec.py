@@ -113,3 +113,8 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(each) for key, each in value.items()}
     return value
+
+
+def test_an_integer_too_long_to_convert_is_json_that_cannot_be_read() -> None:
+    with pytest.raises(json.JSONDecodeError):
+        decode("[" + "9" * 5000 + "]")
