@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.training.arguments import EnvironmentArguments
+
+_ALSO_KNOWN = frozenset({"env"})  # environment variables, which TRL's parser sets
+_WEIGHTS = ("*.safetensors", "*.bin")
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "*.model")
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,20 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         overrides: Settings that come before the file's, as on a command line: ``["--learning_rate", "1e-3"]``.
 
     Raises:
-        ConfigurationError: There is no such file, or it holds a setting that nothing knows.
+        ConfigurationError: There is no such file, it is no YAML, or it holds a setting that nothing knows or a value
+            that cannot be used.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ConfigurationError(f"There is no experiment file '{path}'.")
+    settings = read_settings(path)
     from trl import GRPOConfig, ModelConfig, TrlParser
 
     parser = TrlParser((EnvironmentArguments, GRPOConfig, ModelConfig))  # pyright: ignore[reportArgumentType]
+
+    def refuse(message: str) -> NoReturn:
+        raise ConfigurationError(f"The experiment '{path}' cannot be used: {message}.")
+
+    _refuse_values_of_another_kind(settings, parser, path)
+    parser.error = refuse  # argparse would print the usage, of two hundred lines, and exit
     try:
         with warnings.catch_warnings():
             # transformers warns of a field that TRL's own defaults set
@@ -52,9 +64,73 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
             environment, training, model = parser.parse_args_and_config(["--config", str(path), *overrides])
     except ConfigurationError:
         raise
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # TypeError: a list, say, where a number belongs
         raise ConfigurationError(f"The experiment '{path}' cannot be used: {error}") from error
     return Experiment(path, environment, training, model)
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """Read an experiment's file and check that it is one, without taking over its settings.
+
+    Raises:
+        ConfigurationError: There is no such file, it is no YAML mapping, or it holds a setting that nothing knows.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigurationError(f"There is no experiment file '{path}'.")
+    import yaml
+    from trl import GRPOConfig, ModelConfig
+
+    try:
+        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"The experiment '{path}' is not YAML: {_where_and_what(error)}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The experiment '{path}' cannot be read: {error}.") from error
+    if not isinstance(found, dict):
+        kind = "is empty" if found is None else f"holds a {type(found).__name__}"
+        raise ConfigurationError(f"The experiment '{path}' {kind}: write one setting a line, as 'replicas: 2'.")
+    known = {
+        field.name for group in (EnvironmentArguments, GRPOConfig, ModelConfig) for field in dataclasses.fields(group)
+    }
+    settings = cast("dict[Any, Any]", found)
+    unknown = [_with_guess(str(name), known) for name in settings if name not in known | _ALSO_KNOWN]
+    if unknown:
+        raise ConfigurationError(f"The experiment '{path}' has settings that nothing knows: {', '.join(unknown)}.")
+    return settings
+
+
+def check_before_start(experiment: Experiment, model: str | None = None, *, trains: bool = False) -> str:
+    """Check what an experiment names before anything is started or loaded: its environment's folder, its model's.
+
+    Args:
+        experiment: The experiment.
+        model: The model, in place of the experiment's own.
+        trains: Whether it is to be trained: a tiny policy that is not there is then made.
+
+    Returns:
+        The model's folder or name.
+
+    Raises:
+        ConfigurationError: Something is not there; the message names the setting.
+    """
+    environment = experiment.environment
+    if not environment.environment_urls and environment.environment is not None:
+        _check_environment(environment.environment)
+    name = model or experiment.model.model_name_or_path
+    if not name:
+        raise ConfigurationError(f"The experiment '{experiment.path}' names no model: set model_name_or_path.")
+    folder = Path(name)
+    if environment.tiny_policy and not (folder / "config.json").exists():
+        if trains:
+            return name
+        raise ConfigurationError(f"There is no model at '{name}'. Train first: openenv-trl train {experiment.path}")
+    if folder.is_dir():
+        _check_model(folder)
+    elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        # Of a name such as "owner/model" only the hub can tell whether it is right.
+        raise ConfigurationError(f"There is no folder '{name}' for the model (model_name_or_path, or --model).")
+    return name
 
 
 def recipe_path(name: str) -> Path:
@@ -69,3 +145,52 @@ def recipe_path(name: str) -> Path:
         if script.is_file():
             return script
     raise ConfigurationError(f"There is no recipe '{name}' in {package / 'recipes'}.")
+
+
+def _check_environment(name: str) -> None:
+    from openenv_trl.providers.command import ServerCommand
+
+    if ":" not in name and not Path(name).is_dir():
+        raise ConfigurationError(
+            f"environment: there is no folder '{name}' here ({Path.cwd()}). Give the folder of an environment package, "
+            "or an application as 'module:app'."
+        )
+    try:
+        ServerCommand.of(name, None)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"environment: {error}") from error
+
+
+def _refuse_values_of_another_kind(settings: dict[str, Any], parser: Any, path: Path) -> None:
+    """What argparse checks of a word of the command line it takes from the file as it is."""
+    for action in parser._actions:
+        value = settings.get(action.dest)
+        wrong = ""
+        if action.nargs is None and action.type in (int, float) and isinstance(value, list | dict):
+            wrong = f"{action.dest} is one number, not {value}"
+        elif action.type is int and isinstance(value, float):
+            wrong = f"{action.dest}={value} is no whole number"
+        if wrong:
+            raise ConfigurationError(f"The experiment '{path}' cannot be used: {wrong}.")
+
+
+def _check_model(folder: Path) -> None:
+    parts = {"config.json": ("config.json", "adapter_config.json"), "weights": _WEIGHTS, "tokenizer": _TOKENIZER}
+    missing = [part for part, patterns in parts.items() if not any(any(folder.glob(each)) for each in patterns)]
+    if missing:
+        raise ConfigurationError(
+            f"The folder '{folder}' is no whole model: it has no {' and no '.join(missing)}. Give one that was saved "
+            "with its tokenizer (model_name_or_path, or --model)."
+        )
+
+
+def _with_guess(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"'{name}' (is '{close[0]}' meant?)" if close else f"'{name}'"
+
+
+def _where_and_what(error: Any) -> str:
+    """YAML's error in one line."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return where + (getattr(error, "problem", None) or " ".join(str(error).split()))

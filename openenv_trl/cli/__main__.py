@@ -2,4 +2,5 @@
 
 from openenv_trl.cli import main
 
-main()
+if __name__ == "__main__":  # and not in a worker of a training, which imports this file again
+    main()

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from openenv_trl.cli.running import errors_of_files, run_here
+
 app = typer.Typer(
     name="openenv-trl",
     help="Train language models with TRL's GRPO on OpenEnv environments.",
@@ -41,7 +43,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.")] = 8000,
     max_concurrent_envs: Annotated[
-        int | None, typer.Option(help="Sessions at once, for environments that read MAX_CONCURRENT_ENVS.")
+        int | None, typer.Option(min=1, help="Sessions at once, for environments that read MAX_CONCURRENT_ENVS.")
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
@@ -58,32 +60,35 @@ def serve(
 def train(
     context: typer.Context,
     config: ConfigFile,
-    num_processes: Annotated[int, typer.Option(help="Training processes on this machine.")] = 1,
+    num_processes: Annotated[int, typer.Option(min=1, help="Training processes on this machine.")] = 1,
     accelerate_config: Annotated[
         Path | None, typer.Option(help="Configuration file of accelerate, for anything beyond one machine.")
     ] = None,
 ) -> None:
-    """Train with GRPO: the recipe grpo.py under accelerate. Further options override the file: --learning_rate 1e-3."""
+    """Train with GRPO: the recipe grpo.py. Further options override the file: --learning_rate 1e-3."""
     import os
-    import subprocess
-    import sys
 
-    import trl  # noqa: F401 - missed here and not in a process below
+    # A small model is faster on one thread; a process started below, or torch imported below, reads it.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # transformers warns of a field that TRL's own defaults set
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+    from openenv_trl.experiment import check_before_start, load_experiment, read_settings, recipe_path
 
-    from openenv_trl.experiment import recipe_path
+    script, arguments = recipe_path("grpo"), ["--config", str(config), *context.args]
+    if num_processes == 1 and accelerate_config is None:
+        with errors_of_files(check_before_start(load_experiment(config, context.args), trains=True)):
+            run_here(script, arguments)
+        return
+
+    from openenv_trl.providers.owned import run_owned
     from openenv_trl.training.launch import launch_command
 
-    if not config.is_file():
-        raise typer.BadParameter(f"There is no file '{config}'.", param_hint="CONFIG")
-    command = launch_command(
-        recipe_path("grpo"),
-        ["--config", str(config), *context.args],
-        num_processes=num_processes,
-        accelerate_config=accelerate_config,
-    )
-    # transformers warns of a field that TRL's own defaults set
-    environ = {"PYTHONWARNINGS": "ignore::FutureWarning", **os.environ}
-    sys.exit(subprocess.run(command, env=environ, check=False).returncode)
+    # No more than that: what a batch may be depends on the number of processes, which only those know.
+    read_settings(config)
+    if accelerate_config is not None and not accelerate_config.is_file():
+        raise typer.BadParameter(f"There is no file '{accelerate_config}'.", param_hint="--accelerate-config")
+    command = launch_command(script, arguments, num_processes=num_processes, accelerate_config=accelerate_config)
+    raise typer.Exit(run_owned(command))
 
 
 @app.command(name="eval", context_settings=_PASS_ON)
@@ -93,7 +98,7 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option(help="Folder or hub name of the model; the experiment's if absent.")
     ] = None,
-    episodes: Annotated[int | None, typer.Option(help="Episodes to play; the experiment's if absent.")] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes to play; the experiment's if absent.")] = None,
     greedy: Annotated[
         bool | None, typer.Option("--greedy/--sampled", help="Play one way only; both ways if absent.")
     ] = None,
@@ -101,13 +106,14 @@ def evaluate(
 ) -> None:
     """Measure a policy: its mean return with a 95% interval, on tasks that training has not seen."""
     from openenv_trl.evaluation.command import evaluate_experiment
-    from openenv_trl.experiment import load_experiment
+    from openenv_trl.experiment import check_before_start, load_experiment
 
     experiment = load_experiment(config, context.args)
-    evaluate_experiment(
-        experiment,
-        model=model,
-        episodes=episodes,
-        modes=[False, True] if greedy is None else [greedy],
-        output=output,
-    )
+    with errors_of_files(check_before_start(experiment, model)):
+        evaluate_experiment(
+            experiment,
+            model=model,
+            episodes=episodes,
+            modes=[False, True] if greedy is None else [greedy],
+            output=output,
+        )
