@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ from openenv_trl.evaluation import EvaluationReport, comparison_table
 from openenv_trl.evaluation.command import evaluate_experiment
 from openenv_trl.evaluation.curve import learning_curve
 from openenv_trl.experiment import Experiment, load_experiment, recipe_path
+from openenv_trl.providers.owned import run_owned
 from openenv_trl.training import WarmStartSettings, disable_progress_bars, open_servers, warm_start
 from openenv_trl.training.launch import launch_command
 
@@ -59,11 +59,9 @@ def quickstart(config: str, overrides: list[str]) -> dict[str, object]:
         console.rule("[bold]3  GRPO: recipes/grpo.py with TRL's trainer")
         with timed(seconds, "grpo"):
             urls = ["--environment_urls", *base_urls]
-            subprocess.run(
-                launch_command(recipe_path("grpo"), ["--config", config, *overrides, *urls]),
-                check=True,
-                env={**os.environ, "PYTHONWARNINGS": "ignore"},
-            )
+            command = launch_command(recipe_path("grpo"), ["--config", config, *overrides, *urls])
+            if run_owned(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}) != 0:
+                sys.exit("GRPO failed; its own message is above.")
         console.rule("[bold]4  evaluation after")
         with timed(seconds, "evaluation_after"):
             after = evaluated(experiment, output, "after", base_urls)
