@@ -34,15 +34,17 @@ def rows(count: int = 16, **columns: Any) -> Dataset:
 
 
 class Replies:
-    """Replaces what the model samples with replies of our choice, encoded by its tokenizer, and remembers them."""
+    """Replaces what the model samples by replies chosen from their number and the prompt's text, and remembers them."""
 
-    def __init__(self, trainer: GRPOTrainer, choose: Callable[[int], str]) -> None:
+    def __init__(self, trainer: GRPOTrainer, choose: Callable[[int, str], str]) -> None:
         self.sampled: list[list[int]] = []
-        self._encode, self._choose = trainer.processing_class.encode, choose
+        self._tokenizer: Any = trainer.processing_class
+        self._choose = choose
         trainer._generate_single_turn = self.generate  # type: ignore[method-assign]
 
     def generate(self, prompt_ids: list[list[int]], *_: Any) -> tuple[list[list[int]], None]:
-        ids = [self._encode(self._choose(len(self.sampled) + i)) for i in range(len(prompt_ids))]
+        prompts = [self._tokenizer.decode(ids) for ids in prompt_ids]
+        ids = [self._tokenizer.encode(self._choose(len(self.sampled) + i, text)) for i, text in enumerate(prompts)]
         self.sampled += ids
         return ids, None
 
@@ -56,7 +58,7 @@ class Play:
         url: str,
         tmp_path: Path,
         dataset: Any,
-        choose: Callable[[int], str],
+        choose: Callable[[int, str], str],
         **options: Any,
     ) -> None:
         folder = tmp_path / "trajectories"
@@ -84,7 +86,7 @@ def play(make_trainer: MakeTrainer, tmp_path: Path) -> Callable[..., Play]:
 def test_the_rows_seed_reaches_reset_and_a_group_shares_its_first_cards(
     play: Callable[..., Play], blackjack_url: str
 ) -> None:
-    played = play(blackjack_url, rows(), lambda _: call("stand"), shared_randomness="task")
+    played = play(blackjack_url, rows(), lambda *_: call("stand"), shared_randomness="task")
     game = BlackjackEnvironment()
     for trajectory in played.trajectories:
         expected = game.reset(task_seed=trajectory.task.reset["task_seed"], seed=0).message
@@ -98,7 +100,7 @@ def test_the_rows_seed_reaches_reset_and_a_group_shares_its_first_cards(
 
 
 def test_a_shared_episode_is_the_same_to_its_end(play: Callable[..., Play], blackjack_url: str) -> None:
-    played = play(blackjack_url, rows(), lambda _: call("stand"), shared_randomness="episode")
+    played = play(blackjack_url, rows(), lambda *_: call("stand"), shared_randomness="episode")
     by_seed: dict[int, set[tuple[str, float | None]]] = {}
     for t in played.trajectories:
         by_seed.setdefault(t.task.reset["seed"], set()).add((t.turns[-1].observations[-1], t.reward))
@@ -108,7 +110,7 @@ def test_a_shared_episode_is_the_same_to_its_end(play: Callable[..., Play], blac
 def test_the_ids_trained_on_are_the_ids_sampled_and_nothing_else_is(
     play: Callable[..., Play], blackjack_url: str
 ) -> None:
-    played = play(blackjack_url, rows(), lambda i: call("hit" if i % 3 else "stand"), shared_randomness="none")
+    played = play(blackjack_url, rows(), lambda i, _: call("hit" if i % 3 else "stand"), shared_randomness="none")
     batch = played.batches[0]
     trained = batch["tool_mask"].bool() & batch["completion_mask"].bool()
     ids = [
@@ -123,7 +125,7 @@ def test_the_ids_trained_on_are_the_ids_sampled_and_nothing_else_is(
 
 
 def test_the_loss_does_not_see_what_the_environment_wrote(play: Callable[..., Play], blackjack_url: str) -> None:
-    played = play(blackjack_url, rows(), lambda i: call("hit" if i % 3 else "stand"), shared_randomness="none")
+    played = play(blackjack_url, rows(), lambda i, _: call("hit" if i % 3 else "stand"), shared_randomness="none")
     trainer, batch = played.trainer, dict(played.batches[0])
     batch["advantages"] = torch.ones_like(batch["advantages"])
     logps: list[torch.Tensor] = []
@@ -156,7 +158,7 @@ def test_an_environment_that_fails_costs_its_own_episodes_only(
     play: Callable[..., Play], unruly_url: str, way: str, reason: EndReason, words: str
 ) -> None:
     dataset = Dataset.from_list([{"prompt": PROMPT, "seed": i, "way": "none" if i % 2 else way} for i in range(2)])
-    played = play(unruly_url, dataset, lambda _: call("stand"))
+    played = play(unruly_url, dataset, lambda *_: call("stand"))
     good, bad = (
         [t for t in played.trajectories if (t.task.reset["way"] == "none") is wanted] for wanted in (True, False)
     )
@@ -172,7 +174,7 @@ def test_an_environment_that_fails_costs_its_own_episodes_only(
 
 def test_a_reward_that_is_no_number_is_never_scored(play: Callable[..., Play], unruly_url: str) -> None:
     dataset = Dataset.from_list([{"prompt": PROMPT, "seed": i, "way": "none" if i % 2 else "nan"} for i in range(2)])
-    played = play(unruly_url, dataset, lambda _: call("stand"))
+    played = play(unruly_url, dataset, lambda *_: call("stand"))
     rewards = {t.task.reset["way"]: t.reward for t in played.trajectories}
     assert rewards == {"none": 1.0, "nan": None}
     assert played.log["reward"] == 1.0
@@ -181,7 +183,7 @@ def test_a_reward_that_is_no_number_is_never_scored(play: Callable[..., Play], u
 
 def test_a_batch_that_failed_stops_training_and_says_why(play: Callable[..., Play], unruly_url: str) -> None:
     with pytest.raises(RolloutFailureError, match=r"8 of 8 episodes failed.*the table broke"):
-        play(unruly_url, rows(way="step raises"), lambda _: call("stand"))
+        play(unruly_url, rows(way="step raises"), lambda *_: call("stand"))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_a_batch_that_failed_stops_training_and_says_why(play: Callable[..., Pla
 def test_a_call_that_cannot_be_used_is_answered_and_may_be_corrected(
     play: Callable[..., Play], blackjack_url: str, reply: str, words: str
 ) -> None:
-    played = play(blackjack_url, rows(), lambda i: reply if i < 8 else call("stand"))
+    played = play(blackjack_url, rows(), lambda _, text: call("stand") if "tool\n" in text else reply)
     for trajectory in played.trajectories:
         assert trajectory.invalid_actions == 1
         assert words in trajectory.turns[0].problems[0]
@@ -204,13 +206,13 @@ def test_a_call_that_cannot_be_used_is_answered_and_may_be_corrected(
 
 
 def test_a_model_that_does_not_act_gets_the_unfinished_reward(play: Callable[..., Play], blackjack_url: str) -> None:
-    played = play(blackjack_url, rows(), lambda _: "no<|im_end|>")
+    played = play(blackjack_url, rows(), lambda *_: "no<|im_end|>")
     assert {t.end_reason for t in played.trajectories} == {EndReason.NO_ACTION}
     assert played.log["reward"] == -1.0
 
 
 def test_metrics_are_logged_beside_the_trainers_own(play: Callable[..., Play], blackjack_url: str) -> None:
-    played = play(blackjack_url, rows(), lambda _: call("stand"))
+    played = play(blackjack_url, rows(), lambda *_: call("stand"))
     logged = {name for name in played.log if name.startswith("rollout/")}
     assert logged
     assert {f"rollout/{name}" for name in played.metrics} == logged
@@ -233,7 +235,7 @@ def test_evaluation_plays_too(make_trainer: MakeTrainer, blackjack_url: str) -> 
             rollout, rollout.prepare_dataset(rows()), per_device_eval_batch_size=8, num_generations_eval=2
         )
         trainer.eval_dataset = rollout.prepare_dataset(rows(4))
-        Replies(trainer, lambda _: call("stand"))
+        Replies(trainer, lambda *_: call("stand"))
         metrics = trainer.evaluate()
     assert -1.0 <= metrics["eval_reward"] <= 1.0
 
@@ -249,7 +251,7 @@ def test_a_run_taken_up_again_goes_on_with_new_luck(
         ) as rollout:
             data = [{"prompt": PROMPT} for _ in range(16)]
             trainer = make_trainer(rollout, rollout.prepare_dataset(data), save_strategy="steps", save_steps=1)
-            Replies(trainer, lambda _: call("stand"))
+            Replies(trainer, lambda *_: call("stand"))
             trainer.train(**changes)
         return {path.name: [t.task.reset["seed"] for t in read_parquet(path)] for path in folder.glob("*.parquet")}
 
@@ -274,7 +276,7 @@ def test_a_rollout_serves_the_trainer_that_calls_it(make_trainer: MakeTrainer, b
     with EnvironmentRollout(blackjack_url) as rollout:
         for length in (60, 600):
             trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1, max_completion_length=length)
-            Replies(trainer, lambda _: call("stand"))
+            Replies(trainer, lambda *_: call("stand"))
             trainer.train()
             engine = rollout._engine
             assert engine is not None
@@ -286,7 +288,7 @@ def test_a_rollout_serves_the_trainer_that_calls_it(make_trainer: MakeTrainer, b
 def test_one_server_that_answers_is_enough(make_trainer: MakeTrainer, blackjack_url: str) -> None:
     with EnvironmentRollout(["http://127.0.0.1:9", blackjack_url], limits=LIMITS) as rollout:
         trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
-        Replies(trainer, lambda _: call("stand"))
+        Replies(trainer, lambda *_: call("stand"))
         trainer.train()
         assert rollout.metrics["failed_fraction"] == 0.0
 
