@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,12 +39,16 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
+TRAIN = ("-m", "openenv_trl.cli", "train")
+QUICKSTART = ("recipes/quickstart.py",)
+
+
 class Training:
     """A training that takes its steps until it is ended, and every process of it."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, program: Sequence[str] = TRAIN) -> None:
         command = [
-            *(sys.executable, "-m", "openenv_trl.cli", "train", "configs/blackjack_cpu.yaml", *options),
+            *(sys.executable, *program, "configs/blackjack_cpu.yaml", *options),
             *("--model_name_or_path", f"{folder}/warm_start", "--output_dir", f"{folder}/grpo"),
             *("--warm_start_episodes", "64", "--warm_start_steps", "2", "--sessions_per_server", "16"),
             *("--per_device_train_batch_size", "8", "--num_generations", "4", "--num_tasks", "64"),
@@ -94,8 +98,8 @@ def train_fixture(tmp_path: Path) -> Iterator[Start]:
     """Starts a training; after the test nothing of it is left, whatever the test found."""
     started: list[Training] = []
 
-    def start(*options: str) -> Training:
-        started.append(Training(tmp_path, *options))
+    def start(*options: str, program: Sequence[str] = TRAIN) -> Training:
+        started.append(Training(tmp_path, *options, program=program))
         return started[-1]
 
     yield start
@@ -120,5 +124,13 @@ async def test_a_signal_to_the_command_ends_training_and_servers(train: Start, n
 async def test_a_signal_to_the_command_ends_training_of_several_processes(train: Start, number: signal.Signals) -> None:
     training = train("--num-processes", "2")
     assert sum("grpo.py" in command_of(pid) for pid in training.pids) >= 2
+    training.process.send_signal(number)
+    await training.ended(within_s=30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+async def test_a_signal_to_the_quickstart_ends_its_training_and_servers(train: Start, number: signal.Signals) -> None:
+    training = train("--evaluation_episodes", "16", program=QUICKSTART)
+    assert any("grpo.py" in command_of(pid) for pid in training.pids)
     training.process.send_signal(number)
     await training.ended(within_s=30)
