@@ -49,7 +49,8 @@ class WarmStartSettings:
         layers: Of the model.
         hidden_size: Of the model.
         concurrency: Games played at once.
-        seed: Decides the model's weights, the games and their order.
+        seed: Decides the model's first weights, the tasks, the habits and the order of learning. Games are played side
+            by side, so who draws which random action, and with it the trained weights, varies from run to run.
     """
 
     episodes: int = 4096
