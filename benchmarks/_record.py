@@ -67,7 +67,7 @@ def record(name: str, results: Mapping[str, Any], targets: Sequence[Target], pac
     stored = {
         "name": name,
         "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "machine": {
             "cpus": os.cpu_count(),
             "python": platform.python_version(),
@@ -91,7 +91,8 @@ def _target(target: Target) -> dict[str, Any]:
     return {**fields, "ok": target.ok}
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit that is checked out, or "unknown"."""
     command = ["git", "rev-parse", "--short=12", "HEAD"]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

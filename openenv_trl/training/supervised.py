@@ -1,8 +1,7 @@
 """Teach a tiny model the protocol: supervised training on random, well-formed games, played in the real environment.
 
 Afterwards the model calls tools properly and plays at random; what is good play is left to reinforcement learning. The
-loss covers what the environment wrote too, and half of the games are by random players with habits, so that the model
-has a reason to look at what the environment says.
+loss covers what the environment wrote too, so that the model has a reason to look at it.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -21,12 +20,12 @@ from typing import Any
 from openenv_trl.client import GenericEnvClient, fetch_schema
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import (
+    RandomActionPolicy,
     RolloutLimits,
     ToolActions,
     Trajectory,
 )
 from openenv_trl.rollout.play import play_tasks, run_blocking
-from openenv_trl.training.habits import HabitualPolicy, as_player
 from openenv_trl.training.tasks import tasks_from_rows
 from openenv_trl.training.tiny_policy import make_tiny_policy, make_tokenizer
 from openenv_trl.types import Tool
@@ -44,12 +43,10 @@ class WarmStartSettings:
         batch_size: Games of one step.
         learning_rate: Peak learning rate of AdamW, reached in 30 steps and decayed linearly to zero.
         reply_weight: Weight of the model's own tokens in the loss; the environment's have 1.
-        players: Imaginary players with habits, who play every second game: see `openenv_trl.training.habits`. An even
-            number; 0 leaves all games uniformly random.
         layers: Of the model.
         hidden_size: Of the model.
         concurrency: Games played at once.
-        seed: Decides the model's first weights, the tasks, the habits and the order of learning. Games are played side
+        seed: Decides the model's first weights, the tasks and the order of learning. Games are played side
             by side, so who draws which random action, and with it the trained weights, varies from run to run.
     """
 
@@ -58,7 +55,6 @@ class WarmStartSettings:
     batch_size: int = 64
     learning_rate: float = 4e-3
     reply_weight: float = 4.0
-    players: int = 8
     layers: int = 2
     hidden_size: int = 64
     concurrency: int = 256
@@ -156,16 +152,11 @@ async def _play_at_random(
     if spelled_out:  # a token a letter
         limits = limits.model_copy(update={"max_completion_tokens": 100_000, "max_new_tokens_per_turn": None})
     tasks = tasks_from_rows(rows, count, seeds=("warm start", settings.seed))
-    if settings.players:
-        tasks = [
-            replace(task, prompt=as_player(task.prompt, task.index // 2 % settings.players)) if task.index % 2 else task
-            for task in tasks
-        ]
     played = await play_tasks(
         tasks,
         base_urls,
         tokenizer,
-        lambda engine: HabitualPolicy(tokenizer, engine.template, engine.actions, seed=settings.seed),
+        lambda engine: RandomActionPolicy(engine.template, engine.actions, seed=settings.seed),
         limits=limits,
         concurrency=settings.concurrency,
         chat_template_kwargs=chat_template_kwargs,
