@@ -1,4 +1,5 @@
-# The few commands there are. Each sets up what it needs: a virtual environment in .venv, with the CPU build of torch.
+# The few commands there are. Each sets up what it needs: a virtual environment in .venv.
+# TORCH says which torch: on Linux, point pip at PyTorch's CPU index first (PIP_INDEX_URL or PIP_EXTRA_INDEX_URL) for the small build.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -20,14 +20,14 @@
 # %% [markdown]
 # ## Install
 #
-# In a checkout of the project everything is there after `make quickstart`. Elsewhere:
+# In a checkout of the project everything is there after `make quickstart`, but for Jupyter itself (`pip install jupyter`).
+# Run the notebook in the checkout: the environment is one of its folders.
 
 # %%
 import importlib.util
 
 if importlib.util.find_spec("openenv_trl") is None:
-    # %pip install --quiet "openenv-trl[train]" openenv-blackjack-env
-    pass
+    raise SystemExit("Install the project first: make quickstart, or pip install -e '.[train]' in the checkout.")
 
 # %% [markdown]
 # ## Settings
@@ -80,7 +80,7 @@ from openenv_trl.training import WarmStartSettings, warm_start
 
 rows = [{"prompt": "Play blackjack.", "seed": seed} for seed in range(20_000)]
 limits = RolloutLimits(max_turns=8, max_completion_tokens=200, max_new_tokens_per_turn=8, max_invalid_actions=0)
-settings = WarmStartSettings() if full else WarmStartSettings(episodes=512, steps=150)
+settings = WarmStartSettings(episodes=8192 if full else 512, steps=500 if full else 150, layers=1, hidden_size=96)
 model, tokenizer = warm_start(f"{output_dir}/warm_start", urls, rows, settings, limits=limits)
 
 # %% [markdown]
@@ -90,10 +90,11 @@ model, tokenizer = warm_start(f"{output_dir}/warm_start", urls, rows, settings, 
 # the first cards (`shared_randomness="task"`) and not the cards to come.
 
 # %%
+from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from openenv_trl import environment_reward
-from openenv_trl.training import EnvironmentRollout
+from openenv_trl.training import EnvironmentRollout, RolloutProgress
 
 rollout = EnvironmentRollout(urls, sessions_per_server=512, limits=limits, shared_randomness="task")
 dataset = rollout.prepare_dataset(rows)
@@ -105,12 +106,18 @@ trainer = GRPOTrainer(
     train_dataset=dataset,
     args=GRPOConfig(
         output_dir=f"{output_dir}/grpo",
-        max_steps=200 if full else 4,
+        max_steps=150 if full else 4,
         per_device_train_batch_size=512 if full else 64,
         num_generations=16 if full else 8,
         learning_rate=1e-3,
-        beta=0.15,
+        lr_scheduler_type="cosine",
+        adam_beta2=0.99,
+        loss_type="dr_grpo",
         scale_rewards="none",
+        beta=0.3,  # holds the policy near the reference: with less, play collapses into always-stand
+        sync_ref_model=True,
+        ref_model_mixup_alpha=1.0,
+        ref_model_sync_steps=50,
         max_completion_length=200,
         logging_steps=1,
         use_cpu=True,
@@ -118,9 +125,11 @@ trainer = GRPOTrainer(
         gradient_checkpointing=False,
         save_strategy="no",
         report_to="none",
-        disable_tqdm=not full,
+        disable_tqdm=True,
     ),
 )
+trainer.remove_callback(PrinterCallback)  # one line for some steps, in place of all metrics for each
+trainer.add_callback(RolloutProgress())
 trainer.train()
 rollout.close()
 
