@@ -55,9 +55,14 @@ def targets_of(found: dict[str, Any]) -> list[Target]:
     sampled, greedy = found["after"]
     minutes = sum(found["seconds"].values()) / 60
     low = sampled["interval_95"][0]
+    blunt = (
+        ""
+        if sampled["mean_return"] >= -0.10
+        else f"the greedy play of the same policy is at {greedy['mean_return']:+.4f}: it is not sharp enough yet"
+    )
     return [
         Target(f"seed {seed}: sampled play, low end of the 95% interval (required)", low, ">= -0.15"),
-        Target(f"seed {seed}: sampled play, mean return (goal)", sampled["mean_return"], ">= -0.10"),
+        Target(f"seed {seed}: sampled play, mean return (goal)", sampled["mean_return"], ">= -0.10", blunt),
         Target(f"seed {seed}: greedy play, mean return (goal)", greedy["mean_return"], ">= -0.08"),
         Target(f"seed {seed}: minutes after the install", minutes, "< 12"),
     ]
