@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError
-from openenv_trl.types import Action, CallToolAction, EnvironmentMetadata, Observation, State, Tool
+from openenv_trl.types import Action, EnvironmentMetadata, Observation, State, Tool
 
 ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)
@@ -185,11 +185,6 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
                         cached[mark[0]] = _BoundTool(attribute, mark[0], mark[1], getattr(cls, attribute))
             cls._bound_tools_cache = cached
         return cached
-
-
-def is_tool_call(action: Action | dict[str, Any]) -> bool:
-    """Whether an action, typed or still a dict, calls a tool."""
-    return isinstance(action, CallToolAction) or (isinstance(action, dict) and action.get("type") == "call_tool")
 
 
 def default_metadata(environment_class: type[Any]) -> EnvironmentMetadata:
