@@ -6,6 +6,7 @@ Source: the OpenEnv package, version 0.10.0 (``openenv.core.env_server.types``, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field
 Scalar = int | float | bool
 
 ObsT = TypeVar("ObsT")
+
+
+class ServerMode(str, Enum):
+    """Whom a server is for."""
+
+    SIMULATION = "simulation"
+    """A trainer: episodes are controlled over HTTP too."""
+    PRODUCTION = "production"
+    """An agent at work: the HTTP routes that control episodes are not there."""
 
 
 class Action(BaseModel):

@@ -1,33 +1,29 @@
 """`create_app`: an environment class becomes a server.
 
-Argument names and rules are those of the public package's function of the same name.
+Argument names, their order and rules are those of the public package's functions and class of the same names.
+`HTTPEnvServer.register_routes` is the table of contents: one line for each family of routes.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 from starlette.routing import WebSocketRoute
 
 from openenv_trl.environment import Environment
-from openenv_trl.errors import ConcurrencyConfigurationError, ConfigurationError, EnvironmentFactoryError
+from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode_of, warn_of_web_page
 from openenv_trl.server.capacity import CapacityLedger, ConcurrencyConfig
+from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name
 from openenv_trl.server.host import SessionHost
+from openenv_trl.server.settings import AppSettings
 from openenv_trl.server.websocket import WebSocketEndpoint
-from openenv_trl.types import Action, EnvironmentMetadata, Observation, State
-from openenv_trl.wire.codec import encode
+from openenv_trl.types import Action, Observation, ServerMode, State
 
-logger = logging.getLogger("openenv_trl.server")
-
-_MODES = ("simulation", "production")
 _SPARE_THREADS = 4  # for the HTTP routes beside a full house of sessions
 
 
@@ -45,10 +41,11 @@ def create_app(
     title_override: str | None = None,
     state_cls: type[State] = State,
     *,
-    mode: str | None = None,
+    mode: str | ServerMode | None = None,
     reset_observation_cls: type[Observation] | None = None,
+    settings: AppSettings | None = None,
 ) -> FastAPI:
-    """Return an ASGI application that serves an environment: ``/ws``, ``/health``, ``/schema``, ``/metadata``.
+    """Return an ASGI application that serves an environment over every wire that this package speaks.
 
     Args:
         env: Builds one environment: the class itself, or a function without arguments.
@@ -67,6 +64,7 @@ def create_app(
         state_cls: The state's class, for ``/schema``.
         mode: "simulation" or "production"; the environment variable OPENENV_MODE, then "simulation", if None.
         reset_observation_cls: The observation that a reset gives, where it is another one.
+        settings: How sessions are held; what the environment variables say if None.
 
     Raises:
         TypeError: ``env`` is not a callable (an instance, most often).
@@ -75,109 +73,125 @@ def create_app(
     Example:
         >>> app = create_app(EchoEnvironment, EchoAction, EchoObservation, max_concurrent_envs=64)
     """
-    _warn_of_web_page(
+    warn_of_web_page(
         gradio_builder=gradio_builder is not None,
         custom_tab_name=custom_tab_name != "Custom",
         custom_tab_primary=custom_tab_primary,
         show_default_tab=not show_default_tab,
         title_override=title_override is not None,
     )
-    config = _concurrency(env, max_concurrent_envs, concurrency_config)
-    known = class_behind(env)
-    # An unknown class may want a single thread. With one session at a time that costs nothing, so it gets it.
-    single = known.REQUIRES_SINGLE_THREAD_EXECUTOR if known is not None else config.max_concurrent_envs == 1
-    executor = SingleThread() if single else WorkerThreads(config.max_concurrent_envs + _SPARE_THREADS)
-    host = SessionHost(env, action_cls, CapacityLedger(config.max_concurrent_envs), executor)
+    return create_fastapi_app(
+        env,
+        action_cls,
+        observation_cls,
+        max_concurrent_envs,
+        concurrency_config,
+        env_name,
+        state_cls,
+        mode=mode,
+        reset_observation_cls=reset_observation_cls,
+        settings=settings,
+    )
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        yield
-        host.shut_down()
 
-    app = FastAPI(title="OpenEnv Environment HTTP API", version="1.0.0", lifespan=lifespan)
-    app.state.session_host = host
-    app.state.max_concurrent_envs = config.max_concurrent_envs
-    app.state.env_name = env_name or factory_name(env)
-    app.state.mode = _mode(mode)
-    app.router.routes.append(WebSocketRoute("/ws", WebSocketEndpoint(host), name="ws"))
-    _add_routes(app, host, (action_cls, observation_cls, state_cls, reset_observation_cls or observation_cls))
+def create_fastapi_app(
+    env: Callable[[], Environment[Any, Any, Any]],
+    action_cls: type[Action],
+    observation_cls: type[Observation],
+    max_concurrent_envs: int | None = None,
+    concurrency_config: ConcurrencyConfig | None = None,
+    env_name: str | None = None,
+    state_cls: type[State] = State,
+    *,
+    mode: str | ServerMode | None = None,
+    reset_observation_cls: type[Observation] | None = None,
+    settings: AppSettings | None = None,
+) -> FastAPI:
+    """Return the application of `create_app`, without its arguments for a web page. Mind the order of ``env_name``."""
+    server = HTTPEnvServer(
+        env,
+        action_cls,
+        observation_cls,
+        max_concurrent_envs,
+        concurrency_config,
+        env_name,
+        state_cls,
+        reset_observation_cls=reset_observation_cls,
+        settings=settings,
+    )
+    app = FastAPI(title="OpenEnv Environment HTTP API", version="1.0.0")
+    server.register_routes(app, mode)
     return app
 
 
-def _warn_of_web_page(**given: bool) -> None:
-    names = [name for name, is_given in given.items() if is_given]
-    if names:
-        logger.warning("create_app: no effect yet of %s: this server has no web page.", ", ".join(names))
+class HTTPEnvServer:
+    """An environment's sessions, for an application to be given routes to.
 
+    The arguments are those of `create_fastapi_app`.
 
-def _add_routes(
-    app: FastAPI,
-    host: SessionHost,
-    models: tuple[type[Action], type[Observation], type[State], type[Observation]],
-) -> None:
-    action_cls, observation_cls, state_cls, reset_observation_cls = models
-    schema: list[bytes] = []
+    Raises:
+        TypeError: ``env`` is not a callable (an instance, most often).
+        ConfigurationError: A setting that cannot work.
+    """
 
-    # A plain Response: FastAPI would import pydantic's version 1 to look at any other return type.
-    async def health() -> Response:
-        """Whether the server is up. No environment is touched."""
-        return Response(b'{"status":"healthy"}', media_type="application/json")
-
-    async def get_schema() -> Response:
-        """The JSON Schemas of action, observation and state."""
-        if not schema:
-            schemas = {
-                "action": action_cls.model_json_schema(),
-                "observation": observation_cls.model_json_schema(),
-                "state": state_cls.model_json_schema(),
-                "reset_observation": reset_observation_cls.model_json_schema(),
-            }
-            schema.append(encode(schemas))
-        return Response(schema[0], media_type="application/json")
-
-    async def metadata() -> Response:
-        """What the environment says of itself."""
-        try:
-            found: EnvironmentMetadata = await host.metadata()
-        except EnvironmentFactoryError as error:
-            return JSONResponse({"detail": str(error)}, status_code=500)
-        return Response(encode(found.model_dump()), media_type="application/json")
-
-    app.add_api_route("/health", health, methods=["GET"])
-    app.add_api_route("/schema", get_schema, methods=["GET"])
-    app.add_api_route("/metadata", metadata, methods=["GET"])
-
-
-def _concurrency(
-    env: Callable[[], Environment[Any, Any, Any]], most: int | None, config: ConcurrencyConfig | None
-) -> ConcurrencyConfig:
-    if isinstance(cast("object", env), Environment) or not callable(env):
-        name = type(cast("object", env)).__name__
-        raise TypeError(
-            f"env must be a callable that builds an environment, such as the class itself; got an instance of {name}. "
-            "Each session needs an environment of its own."
+    def __init__(
+        self,
+        env: Callable[[], Environment[Any, Any, Any]],
+        action_cls: type[Action],
+        observation_cls: type[Observation],
+        max_concurrent_envs: int | None = None,
+        concurrency_config: ConcurrencyConfig | None = None,
+        env_name: str | None = None,
+        state_cls: type[State] = State,
+        *,
+        reset_observation_cls: type[Observation] | None = None,
+        settings: AppSettings | None = None,
+    ) -> None:
+        self._config = config = concurrency_of(env, max_concurrent_envs, concurrency_config)
+        self._settings = settings or AppSettings.from_environment()
+        self._models = EnvironmentModels(
+            action_cls, observation_cls, state_cls, reset_observation_cls or observation_cls
         )
-    if most is not None and config is not None:
-        raise ConfigurationError("Give max_concurrent_envs or concurrency_config, not both.")
-    if most is not None and most < 1:
-        raise ConfigurationError(f"max_concurrent_envs={most}: a server needs room for one session at least.")
-    chosen = config or ConcurrencyConfig(max_concurrent_envs=most or 1)
-    if chosen.max_concurrent_envs > 1:
-        environment_class = class_behind(env) or _inspect(env)
-        if not environment_class.SUPPORTS_CONCURRENT_SESSIONS:
-            raise ConcurrencyConfigurationError(environment_class.__name__, chosen.max_concurrent_envs)
-    return chosen
+        self._env_name = env_name or factory_name(env)
+        known = class_behind(env)
+        # An unknown class may want a single thread. With one session at a time that costs nothing, so it gets it.
+        single = known.REQUIRES_SINGLE_THREAD_EXECUTOR if known is not None else config.max_concurrent_envs == 1
+        executor = SingleThread() if single else WorkerThreads(config.max_concurrent_envs + _SPARE_THREADS)
+        self.host = SessionHost(env, action_cls, CapacityLedger(config.max_concurrent_envs), executor)
+
+    def register_routes(self, app: FastAPI, mode: str | ServerMode | None = None) -> None:
+        """Give an application the routes of this server, and its start and end.
+
+        Args:
+            app: The application. What this server keeps for its routes is found on ``app.state``.
+            mode: "simulation" or "production"; the environment variable OPENENV_MODE, then "simulation", if None.
+
+        Raises:
+            ConfigurationError: There is no such mode.
+        """
+        app.state.settings = self._settings
+        app.state.session_host = self.host
+        app.state.max_concurrent_envs = self._config.max_concurrent_envs
+        app.state.env_name = self._env_name
+        app.state.mode = mode_of(mode)
+        app.state.models = self._models
+        app.router.routes.append(WebSocketRoute("/ws", WebSocketEndpoint(self.host), name="ws"))
+        install_descriptive_routes(app)
+        _install_lifespan(app, self.host)
 
 
-def _inspect(env: Callable[[], Environment[Any, Any, Any]]) -> type[Environment[Any, Any, Any]]:
-    """Build one environment to see its class: a function does not tell what it returns."""
-    environment = env()
-    environment.close()
-    return type(environment)
+def _install_lifespan(app: FastAPI, host: SessionHost) -> None:
+    """Run the host for as long as the application runs, within whatever the application does itself."""
+    outer = app.router.lifespan_context
 
+    @asynccontextmanager
+    async def lifespan(running_app: Any) -> AsyncGenerator[Any]:
+        async with AsyncExitStack() as stack:
+            state = await stack.enter_async_context(outer(running_app))
+            stack.callback(host.shut_down)
+            running = getattr(host, "running", None)
+            if running is not None:
+                await stack.enter_async_context(running())
+            yield state
 
-def _mode(mode: str | None) -> str:
-    chosen = str(getattr(mode, "value", mode) or os.environ.get("OPENENV_MODE") or "simulation").lower()
-    if chosen not in _MODES:
-        raise ConfigurationError(f"mode={chosen!r} is unknown: it must be 'simulation' or 'production'.")
-    return chosen
+    app.router.lifespan_context = lifespan
