@@ -60,7 +60,11 @@ class Channel(Protocol):
 
 
 class Consumer(Protocol):
-    """One peer's dialogue. No method may block or raise."""
+    """One peer's dialogue. No method but `run` may block or raise."""
+
+    async def run(self) -> None:
+        """Hold the dialogue, in a task that begins after `opened`. The socket is closed when it returns."""
+        ...
 
     def opened(self, channel: Channel) -> None:
         """The socket is open."""
