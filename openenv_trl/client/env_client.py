@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from openenv_trl.client.address import server_address
 from openenv_trl.client.connection import Connection
+from openenv_trl.client.credentials import with_token
 from openenv_trl.client.session import ClientState
 from openenv_trl.client.transport import SocketSettings
 from openenv_trl.errors import EnvironmentExecutionError, ProtocolError
@@ -40,7 +41,8 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         max_message_size_mb: The longest reply taken, in MiB.
         websocket_ping_interval_s: Seconds between pings that tell a dead connection; None for none.
         websocket_ping_timeout_s: Seconds for the answer to a ping.
-        headers: Sent with the handshake, for a proxy that asks for authorization.
+        headers: Sent with the handshake. Without an ``Authorization`` among them, the token in the environment variable
+            OPENENV_TRL_TOKEN is sent as one, if it is set.
 
     Raises:
         ConfigurationError: ``base_url`` is no address of a server.
@@ -67,7 +69,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
             max_message_bytes=int(max_message_size_mb * 1024 * 1024),
             ping_interval_s=websocket_ping_interval_s,
             ping_timeout_s=websocket_ping_timeout_s,
-            headers=headers,
+            headers=with_token(headers),
         )
         self._connection = Connection(self._address, settings, message_timeout_s)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from openenv_trl.client.address import server_address
+from openenv_trl.client.credentials import with_token
 from openenv_trl.errors import ConnectionFailedError, DeadlineExceededError, ProtocolError
 
 
@@ -17,7 +18,7 @@ async def fetch_schema(
     Args:
         base_url: The server's address.
         timeout_s: Seconds for the answer.
-        headers: Sent with the request, for a proxy that asks for authorization; as `EnvClient` sends them.
+        headers: Sent with the request, as `EnvClient` sends them.
 
     Raises:
         ConnectionFailedError: No server answered at the address.
@@ -51,7 +52,7 @@ async def _fetch(
     secure = url.startswith("https")
     try:
         async with httpx.AsyncClient(timeout=timeout_s, verify=secure, trust_env=not address.is_loopback) as http:
-            response = await http.get(url, headers=headers, follow_redirects=True)
+            response = await http.get(url, headers=with_token(headers), follow_redirects=True)
     except httpx.TimeoutException as error:
         raise DeadlineExceededError(f"No answer from {url} within {timeout_s:g} s.", phase="connect") from error
     except httpx.HTTPError as error:
@@ -64,8 +65,8 @@ async def _fetch(
         body = None
     if response.status_code in (401, 403):
         raise ConnectionFailedError(
-            f"{url} refused the request with status {response.status_code}. Pass the headers that it asks for, such as "
-            "headers={'Authorization': 'Bearer ...'}.",
+            f"{url} refused the request with status {response.status_code}. Set its token in the environment variable "
+            "OPENENV_TRL_TOKEN, or pass the headers that it asks for: headers={'Authorization': 'Bearer ...'}.",
             phase="connect",
         )
     if not isinstance(body, dict) or not all(key in body for key in keys):

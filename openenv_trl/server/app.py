@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from starlette.routing import WebSocketRoute
 
 from openenv_trl.environment import Environment
+from openenv_trl.server.access_middleware import install_access
 from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode_of, warn_of_web_page
 from openenv_trl.server.capacity import CapacityLedger, ConcurrencyConfig
 from openenv_trl.server.descriptive_routes import install_descriptive_routes
@@ -177,6 +178,7 @@ class HTTPEnvServer:
         app.state.models = self._models
         app.router.routes.append(WebSocketRoute("/ws", WebSocketEndpoint(self.host), name="ws"))
         install_descriptive_routes(app)
+        install_access(app, self._settings)
         _install_lifespan(app, self.host)
 
 
