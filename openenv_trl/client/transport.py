@@ -6,40 +6,39 @@ Source of the settings: the public package's client (message limit, pings, no pr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
-from websockets.protocol import State
-
 from openenv_trl.client.address import ServerAddress
-from openenv_trl.errors import ConfigurationError, ConnectionFailedError
+from openenv_trl.client.handshake import open_message_socket
+from openenv_trl.client.message_socket import MessageSocket, SocketClosed, SocketSettings
+
+__all__ = ["Deadline", "Socket", "SocketClosed", "SocketSettings", "open_message_socket", "open_socket"]
 
 _FOREVER_S = 1e9  # timers take no infinity
-_READ_BYTES = 64 * 1024
-_CLOSE_S = 2.0  # for the closing handshake of a socket that nobody reads any more
-
-
-class SocketClosed(Exception):
-    """The socket's end. The text says how it ended, as the last half of a sentence."""
+_WAITING_MOST = 64  # messages that nobody has taken yet; then the server's sending stalls
 
 
 class Socket(Protocol):
-    """Text messages, in order, both ways."""
+    """Messages, in order, both ways; they are sent as text."""
 
     @property
     def is_open(self) -> bool:
         """Whether neither side has closed it yet, as far as is known here."""
         ...
 
+    @property
+    def subprotocol(self) -> str | None:
+        """What the server chose to speak, of what was offered."""
+        ...
+
     async def send(self, text: bytes) -> None:
         """Send a text message, or raise `SocketClosed`."""
         ...
 
-    async def receive(self) -> str | bytes:
-        """Return the next text message, also one that came before the socket closed; or raise `SocketClosed`."""
+    async def receive(self) -> bytes:
+        """Return the next message, also one that came before the socket closed; or raise `SocketClosed`."""
         ...
 
     async def close(self) -> None:
@@ -51,7 +50,10 @@ class Socket(Protocol):
         ...
 
     def abort_after(self, seconds: float) -> Deadline:
-        """Close the socket at once when so many seconds have passed, unless the deadline is lifted before."""
+        """Close the socket at once when so many seconds have passed, unless the deadline is lifted before.
+
+        There is one deadline at a time: a new one takes the place of the last.
+        """
         ...
 
 
@@ -68,137 +70,114 @@ class Deadline(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SocketSettings:
-    """How a socket is opened and kept."""
-
-    connect_timeout_s: float
-    max_message_bytes: int
-    ping_interval_s: float | None
-    ping_timeout_s: float | None
-    headers: Mapping[str, str] | None
-
-
 async def open_socket(address: ServerAddress, settings: SocketSettings) -> Socket:
-    """Open a socket to the server.
-
-    Raises:
-        ConnectionFailedError: Nothing answered, or what answered is no OpenEnv server; the text names the URL.
-        ConfigurationError: The URL cannot be used.
-    """
-    url = address.websocket_url
-    try:
-        connection = await connect(
-            url,
-            additional_headers=settings.headers,
-            compression=None,
-            proxy=None if address.is_loopback else True,
-            open_timeout=settings.connect_timeout_s,
-            close_timeout=_CLOSE_S,
-            ping_interval=settings.ping_interval_s,
-            ping_timeout=settings.ping_timeout_s,
-            max_size=settings.max_message_bytes,
-        )
-    except InvalidURI as error:
-        raise ConfigurationError(f"{url} is not an address that can be connected to: {error}.") from error
-    except InvalidStatus as error:
-        if error.response.status_code == 401:
-            raise ConnectionFailedError(
-                f"{url} refused the connection with HTTP status 401: pass the headers that it asks for, such as "
-                "headers={'Authorization': 'Bearer ...'}.",
-                phase="connect",
-            ) from error
-        raise _refused(url, f"HTTP status {error.response.status_code}") from error
-    except TimeoutError as error:
-        raise ConnectionFailedError(
-            f"No answer from {url} within {settings.connect_timeout_s:g} s. Check that the server is up, or give it "
-            "longer with connect_timeout_s.",
-            phase="connect",
-        ) from error
-    except OSError as error:
-        raise ConnectionFailedError(
-            f"Cannot connect to {url}: {error}. Check that the server is up, and its host and port.", phase="connect"
-        ) from error
-    except (InvalidHandshake, EOFError) as error:
-        if isinstance(error, EOFError) or isinstance(error.__cause__, EOFError):
-            raise ConnectionFailedError(
-                f"{url} took the connection and closed it without an answer. Its process may have just ended, or have "
-                "failed to start: its log tells why.",
-                phase="connect",
-            ) from error
-        raise _refused(url, str(error) or type(error).__name__) from error
-    return _WebSocket(connection)
+    """Open a socket to the server. Raises what `open_message_socket` does."""
+    socket = _AwaitedSocket()
+    socket.carry(await open_message_socket(address, settings, socket.take, socket.end))
+    return socket
 
 
-def _refused(url: str, answer: str) -> ConnectionFailedError:
-    return ConnectionFailedError(
-        f"{url} answered, but not with a WebSocket ({answer}): there is no OpenEnv server at this address. Give the "
-        "server's base URL, such as http://host:8000; its /health tells whether it is one.",
-        phase="connect",
-    )
+class _AwaitedSocket:
+    """A message socket whose messages are awaited, by one task at a time."""
 
-
-class _WebSocket:
-    """A socket of the websockets library."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        # asyncio's own loop allocates this much for each read. Its 256 KiB come from the system anew each time and go
-        # back after it, which costs more than the rest of a small read; other loops have no such attribute.
-        if hasattr(connection.transport, "max_size"):
-            setattr(connection.transport, "max_size", _READ_BYTES)  # noqa: B010 - not in asyncio's type
+    def __init__(self) -> None:
+        self._messages: MessageSocket | None = None
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[bytes] = deque()
+        self._receiver: asyncio.Future[bytes] | None = None
+        self._ended: str | None = None
+        self._end = self._loop.create_future()
+        self._deadline = _LazyDeadline(self._loop, self.abort)
 
     @property
     def is_open(self) -> bool:
-        return self._connection.state is State.OPEN and not self._connection.transport.is_closing()
+        return self._messages is not None and self._messages.is_open
+
+    @property
+    def subprotocol(self) -> str | None:
+        return self._messages.subprotocol if self._messages else None
 
     async def send(self, text: bytes) -> None:
-        try:
-            await self._connection.send(text, text=True)
-        except ConnectionClosed as error:
-            raise SocketClosed(_how(error)) from error
+        messages = self._messages
+        assert messages is not None, "an opened socket carries messages"
+        messages.send(text, text=True)
+        if messages.writing_paused:
+            await messages.writable()
 
-    async def receive(self) -> str | bytes:
+    async def receive(self) -> bytes:
+        if self._waiting:
+            if len(self._waiting) == _WAITING_MOST and self._messages is not None:
+                self._messages.resume_reading()
+            return self._waiting.popleft()
+        if self._ended is not None:
+            raise SocketClosed(self._ended)
+        self._receiver = self._loop.create_future()
         try:
-            return await self._connection.recv(decode=False)
-        except ConnectionClosed as error:
-            raise SocketClosed(_how(error)) from error
+            return await self._receiver
+        finally:
+            self._receiver = None
 
     async def close(self) -> None:
-        await self._connection.close()
+        if self._messages is not None:
+            self._messages.close()
+            await asyncio.shield(self._end)
 
     def abort(self) -> None:
-        self._connection.transport.abort()
+        if self._messages is not None:
+            self._messages.abort()
 
     def abort_after(self, seconds: float) -> Deadline:
-        return _AbortAfter(self._connection, seconds)
+        return self._deadline.set(min(seconds, _FOREVER_S))
+
+    def carry(self, messages: MessageSocket) -> None:
+        self._messages = messages
+
+    def take(self, message: bytes, text: bool) -> None:
+        receiver = self._receiver
+        if receiver is not None and not receiver.done():
+            receiver.set_result(message)
+            return
+        self._waiting.append(message)
+        if len(self._waiting) == _WAITING_MOST and self._messages is not None:
+            self._messages.pause_reading()
+
+    def end(self, how: str) -> None:
+        self._ended = how
+        self._deadline.lift()
+        self._end.set_result(None)
+        if self._receiver is not None and not self._receiver.done():
+            self._receiver.set_exception(SocketClosed(how))
 
 
-class _AbortAfter:
-    """A deadline on asyncio's clock: a timer costs less than a cancel scope, and the socket would be closed anyway."""
+class _LazyDeadline:
+    """A deadline that is set and lifted for each call. Its one timer is moved only when it fires too early."""
 
-    def __init__(self, connection: ClientConnection, seconds: float) -> None:
-        self._connection = connection
+    def __init__(self, loop: asyncio.AbstractEventLoop, abort: Callable[[], None]) -> None:
         self.passed = False
-        self._timer = asyncio.get_running_loop().call_later(min(seconds, _FOREVER_S), self._abort)
+        self._loop = loop
+        self._abort = abort
+        self._at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float) -> _LazyDeadline:
+        self.passed = False
+        self._at = at = self._loop.time() + seconds
+        timer = self._timer
+        if timer is None or timer.when() > at:
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._loop.call_at(at, self._fire)
+        return self
 
     def lift(self) -> None:
-        self._timer.cancel()
+        self._at = None
 
-    def _abort(self) -> None:
+    def _fire(self) -> None:
+        self._timer = None
+        if self._at is None:
+            return
+        if self._loop.time() < self._at:
+            self._timer = self._loop.call_at(self._at, self._fire)
+            return
         self.passed = True
-        self._connection.transport.abort()
-
-
-def _how(error: ConnectionClosed) -> str:
-    if error.rcvd is None and error.sent is None:
-        return "the connection broke"
-    if error.sent is not None and not error.rcvd_then_sent and error.sent.code == 1009:
-        return f"the server sent a message longer than max_message_size_mb allows ({error.sent.reason})"
-    if error.sent is not None and not error.rcvd_then_sent and error.sent.code == 1011:
-        return "the server did not answer pings"
-    if error.rcvd is None:
-        return "the connection broke while it was closing"
-    reasons = {1000: "the server closed it", 1001: "the server is going away", 1012: "the server is shutting down"}
-    text = reasons.get(error.rcvd.code, f"the server closed it with code {error.rcvd.code}")
-    return f"{text} ({error.rcvd.reason})" if error.rcvd.reason else text
+        self._abort()
