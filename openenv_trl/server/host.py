@@ -20,6 +20,7 @@ from openenv_trl.server.capacity import CapacityLedger
 from openenv_trl.server.execution import Executor
 from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind, factory_name
 from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.server.metrics import ServerMetrics
 from openenv_trl.server.session import Session
 from openenv_trl.types import Action, EnvironmentMetadata
 
@@ -46,6 +47,7 @@ class SessionHost:
         self.action_cls = action_cls
         self.ledger = ledger
         self.executor = executor
+        self.metrics = ServerMetrics()
         self._factory = factory
         self._metadata: EnvironmentMetadata | None = None
         self._told_of: set[str] = set()
