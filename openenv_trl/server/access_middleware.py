@@ -37,6 +37,8 @@ class AccessMiddleware:
         access: Who may pass.
     """
 
+    knows_fast_sockets = True  # sockets that do not come through ASGI ask ``app.state.access`` themselves
+
     def __init__(self, app: Application, access: AccessControl) -> None:
         self._app = app
         self._access = access

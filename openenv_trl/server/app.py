@@ -21,6 +21,8 @@ from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name
 from openenv_trl.server.host import SessionHost
+from openenv_trl.server.metrics_page import install_metrics
+from openenv_trl.server.nursery import Nursery
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.server.websocket import WebSocketEndpoint
 from openenv_trl.types import Action, Observation, ServerMode, State
@@ -176,8 +178,13 @@ class HTTPEnvServer:
         app.state.env_name = self._env_name
         app.state.mode = mode_of(mode)
         app.state.models = self._models
-        app.router.routes.append(WebSocketRoute("/ws", WebSocketEndpoint(self.host), name="ws"))
+        app.state.nursery = Nursery()
+        endpoint = WebSocketEndpoint(self.host)
+        app.state.doors = {"/ws": endpoint.accept}
+        app.router.routes.append(WebSocketRoute("/ws", endpoint, name="ws"))
         install_descriptive_routes(app)
+        information = {"name": self._env_name, "mode": app.state.mode}
+        install_metrics(app, self.host.metrics, lambda: self.host.ledger.status, information)
         install_access(app, self._settings)
         _install_lifespan(app, self.host)
 
@@ -194,6 +201,7 @@ def _install_lifespan(app: FastAPI, host: SessionHost) -> None:
             running = getattr(host, "running", None)
             if running is not None:
                 await stack.enter_async_context(running())
+            await stack.enter_async_context(app.state.nursery.running())
             yield state
 
     app.router.lifespan_context = lifespan

@@ -6,7 +6,7 @@ whole and in order; a channel that is closed drops what is sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,10 +46,6 @@ class Channel(Protocol):
         """Close the socket after what was sent before."""
         ...
 
-    def abort(self) -> None:
-        """Close the socket at once, whatever was sent before."""
-        ...
-
     def pause_reading(self) -> None:
         """Take no further messages from the peer for now: its sending stalls."""
         ...
@@ -62,16 +58,16 @@ class Channel(Protocol):
 class Consumer(Protocol):
     """One peer's dialogue. No method but `run` may block or raise."""
 
+    def opened(self, channel: Channel) -> None:
+        """The socket is open. The first call."""
+        ...
+
     async def run(self) -> None:
         """Hold the dialogue, in a task that begins after `opened`. The socket is closed when it returns."""
         ...
 
-    def opened(self, channel: Channel) -> None:
-        """The socket is open."""
-        ...
-
-    def received(self, message: bytes, *, text: bool) -> None:
-        """A whole message came."""
+    def received(self, message: str | bytes) -> None:
+        """A whole message came: text as str, binary as bytes."""
         ...
 
     def writing_paused(self) -> None:
@@ -83,9 +79,53 @@ class Consumer(Protocol):
         ...
 
     def closed(self) -> None:
-        """The socket is gone, whoever closed it. The last call."""
+        """The socket is gone, whoever closed it. The last call; `run` should return soon."""
         ...
 
-    def drain(self) -> None:
-        """The server is going to stop: begin nothing new, and close when what runs is over."""
-        ...
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A dialogue for a peer.
+
+    Attributes:
+        consumer: The dialogue.
+        subprotocol: Which of the peer's it speaks, or None.
+    """
+
+    consumer: Consumer
+    subprotocol: str | None = None
+
+
+Door = Callable[[Handshake], Accepted]
+"""Opens a dialogue for whoever asks at one path."""
+
+
+class Gate:
+    """A door in a wall of back-pressure: open, or shut until the other side has caught up.
+
+    Waiting costs nothing while it is open.
+    """
+
+    __slots__ = ("_opened", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._opened: list[Callable[[], None]] = []
+
+    def shut(self) -> None:
+        """Make those who come wait."""
+        self.is_open = False
+
+    def open(self) -> None:
+        """Let all through."""
+        self.is_open = True
+        waiting, self._opened = self._opened, []
+        for wake in waiting:
+            wake()
+
+    def when_open(self, wake: Callable[[], None]) -> None:
+        """Call the function once, when the gate opens: at once if it is open."""
+        if self.is_open:
+            wake()
+        else:
+            self._opened.append(wake)

@@ -1,8 +1,8 @@
-"""Where an application's long-lived tasks run: one task group, open for as long as the application is.
+"""Where an application's long-lived tasks run.
 
 A dialogue or a call can outlive the connection that began it, so it cannot live in that connection's own task group.
-Where no lifespan runs (an application mounted in another), the group is opened by the first task that needs it and
-stays open with the event loop.
+Nor can one group hold all of them: a group never ends before its last task, and a task that waits for a blocked thread
+may never end. So the tasks are held one by one, cancelled together when the application stops, and left after a while.
 """
 
 from __future__ import annotations
@@ -13,39 +13,33 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
-from anyio.abc import TaskGroup
-
 logger = logging.getLogger("openenv_trl.server")
+
+_PATIENCE_S = 1.0  # with tasks that were cancelled
 
 
 class Nursery:
     """Starts tasks that end with the application. A task that raises is logged and troubles no other."""
 
     def __init__(self) -> None:
-        self._group: TaskGroup | None = None
-        self._loose: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Hold the group open; at the end its tasks are cancelled."""
-        async with anyio.create_task_group() as group:
-            self._group = group
-            try:
-                yield
-            finally:
-                self._group = None
-                group.cancel_scope.cancel()
+        """End the tasks when the block ends."""
+        try:
+            yield
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_PATIENCE_S)
 
     def start(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run the coroutine function in a task of its own."""
-        if self._group is not None:
-            self._group.start_soon(_guarded, function, args)
-            return
-        # No lifespan runs here: the set holds the task, which the event loop alone would not.
         task = asyncio.get_running_loop().create_task(_guarded(function, args))
-        self._loose.add(task)
-        task.add_done_callback(self._loose.discard)
+        self._tasks.add(task)  # the event loop alone would not keep it alive
+        task.add_done_callback(self._tasks.discard)
 
 
 async def _guarded(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:

@@ -43,6 +43,8 @@ class ServerSettings:
     """One of uvicorn's: critical, error, warning, info, debug."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
     """The longest message that a client may send."""
+    fast_sockets: bool = True
+    """Whether sockets at an application's own doors are carried without ASGI, by picows."""
     shutdown_grace_s: int = 3
     """Seconds that calls which still run get when the server is asked to stop."""
 
@@ -75,11 +77,19 @@ def uvicorn_config(app: Callable[..., Any], settings: ServerSettings) -> uvicorn
         # At "info" uvicorn tells of every connection; a trainer opens thousands.
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=settings.log_level == "debug",
-        ws="auto",
+        ws=_socket_protocol(settings),
         ws_max_size=settings.max_message_bytes,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=settings.shutdown_grace_s,
     )
+
+
+def _socket_protocol(settings: ServerSettings) -> Any:
+    if not settings.fast_sockets:
+        return "auto"
+    from openenv_trl.server.fast_socket import FastWebSocketProtocol
+
+    return FastWebSocketProtocol
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

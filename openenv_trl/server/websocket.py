@@ -1,110 +1,159 @@
-"""``/ws``: the OpenEnv protocol over a WebSocket, one session for each connection.
+"""``/ws``: one path, two wires. A peer that offers the native subprotocol gets it; any other speaks OpenEnv's.
 
-The handshake is accepted first; then the session is opened, or refused with one error frame. Two tasks serve a
-connection: one reads, so that a client's leaving is seen at once and an asynchronous hook that it waited for is
-cancelled; the other answers. The socket is closed when the session is: a client that saw the closing finds the slot
-free.
+The OpenEnv protocol: one session for each connection. The handshake is accepted first; then the session is opened, or
+refused with one error frame. A client's leaving is seen at once: an asynchronous hook that it waited for is cancelled.
+The socket is closed after the session is: a client that saw the closing finds the slot free.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 
-from openenv_trl.errors import EnvironmentFactoryError, SessionCapacityError
+from openenv_trl.errors import EnvironmentFactoryError, OpenEnvError, SessionCapacityError
+from openenv_trl.server.asgi_channel import Message, Receive, Send, carry, handshake_of
+from openenv_trl.server.channel import Accepted, Channel, Gate, Handshake
 from openenv_trl.server.dialogue import answer
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
-from openenv_trl.wire.frames import binary_fault
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from openenv_trl.wire.frames import WAIT_HEADER, binary_fault
 
 logger = logging.getLogger("openenv_trl.server")
 
 _PIPELINED_MESSAGES = 16  # read ahead of the answers; then the client's sending stalls
+_LONGEST_WAIT_S = 3600.0  # for a slot, whatever the client asks
 
 
 class WebSocketEndpoint:
-    """The ASGI application behind ``/ws``."""
+    """What stands behind ``/ws``: an ASGI application, and a door for servers that carry sockets themselves."""
 
     def __init__(self, host: SessionHost) -> None:
         self._host = host
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one connection, to its end."""
-        await receive()
-        await send({"type": "websocket.accept"})
-        connection = _Connection(receive, send)
-        try:
-            async with self._host.session() as session:
-                await connection.serve(session)
-        except (SessionCapacityError, EnvironmentFactoryError) as error:
-            await connection.send(fault_of(error).encode())
-        except Exception:  # boundary: what is not foreseen is a fault of the server, and is said so
-            logger.exception("A session ended by a fault of the server")
-            text = "The server failed and ended the session; its log tells why."
-            await connection.send(Fault(text, WSErrorCode.SESSION_ERROR.value).encode())
-        await connection.close()
+        """Serve one connection of an ASGI server, to its end."""
+        await carry(self.accept(handshake_of(scope)), receive, send)
+
+    def accept(self, handshake: Handshake) -> Accepted:
+        """Open a dialogue for a peer."""
+        return Accepted(OpenEnvDialogue(self._host, handshake))
 
 
-class _Connection:
-    """The socket's two ends."""
+class OpenEnvDialogue:
+    """One connection of the OpenEnv protocol."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive = receive
-        self._send = send
+    def __init__(self, host: SessionHost, handshake: Handshake) -> None:
+        self._host = host
+        self._wait_s = _seconds(handshake.headers.get(WAIT_HEADER))
+        self._session_id = handshake.query.get("session_id")
+        self._messages: deque[str | bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._reading_paused = False
+        self._writing = Gate()
         self._gone = False
+        self._channel: Channel | None = None
+        self._scope: anyio.CancelScope | None = None
 
-    async def serve(self, session: HostedSession) -> None:
-        """Answer until the client closes the session or is gone."""
-        # asyncio's queue, as uvicorn's own: for each message it costs less than a memory stream of anyio's.
-        messages: asyncio.Queue[str | None] = asyncio.Queue(_PIPELINED_MESSAGES)
-        async with anyio.create_task_group() as tasks:
-            # Both in tasks of their own: each wake-up of this one would go through all of the framework's layers.
-            tasks.start_soon(self._read_all, messages, tasks.cancel_scope)
-            tasks.start_soon(self._answer_all, session, messages, tasks.cancel_scope)
+    def opened(self, channel: Channel) -> None:
+        """See `Consumer`."""
+        self._channel = channel
 
-    async def send(self, frame: bytes) -> None:
-        """Send a text message; nothing where the client is gone."""
-        if self._gone:
-            return
-        try:
-            await self._send({"type": "websocket.send", "text": frame.decode()})
-        except OSError:
-            self._gone = True
+    def received(self, message: str | bytes) -> None:
+        """See `Consumer`."""
+        self._messages.append(message)
+        if len(self._messages) >= _PIPELINED_MESSAGES and self._channel is not None and not self._reading_paused:
+            self._reading_paused = True
+            self._channel.pause_reading()
+        self._wake()
 
-    async def close(self) -> None:
-        """Close the socket; nothing where the client is gone."""
-        if self._gone:
-            return
-        try:
-            await self._send({"type": "websocket.close", "code": 1000})
-        except OSError:
-            self._gone = True
+    def writing_paused(self) -> None:
+        """See `Consumer`."""
+        self._writing.shut()
 
-    async def _read_all(self, messages: asyncio.Queue[str | None], scope: anyio.CancelScope) -> None:
-        while True:
-            message = await self._receive()
-            if message["type"] == "websocket.disconnect":
-                self._gone = True
-                scope.cancel()
+    def writing_resumed(self) -> None:
+        """See `Consumer`."""
+        self._writing.open()
+
+    def closed(self) -> None:
+        """See `Consumer`."""
+        self._gone = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        """See `Consumer`."""
+        channel = self._channel
+        assert channel is not None, "a dialogue runs after its socket was opened"
+        with anyio.CancelScope() as self._scope:
+            if self._gone:
                 return
-            await messages.put(message.get("text"))
+            try:
+                async with self._session() as session:
+                    await self._answer_all(session, channel)
+            except OpenEnvError as error:
+                channel.send(_refusal(error).encode(), text=True)
+            except Exception:  # boundary: what is not foreseen is a fault of the server, and is said so
+                logger.exception("A session ended by a fault of the server")
+                text = "The server failed and ended the session; its log tells why."
+                channel.send(Fault(text, WSErrorCode.SESSION_ERROR.value).encode(), text=True)
+        channel.close()
 
-    async def _answer_all(
-        self, session: HostedSession, messages: asyncio.Queue[str | None], scope: anyio.CancelScope
-    ) -> None:
+    @asynccontextmanager
+    async def _session(self) -> AsyncGenerator[HostedSession]:
+        async with self._host.session() as session:
+            yield session
+
+    async def _answer_all(self, session: HostedSession, channel: Channel) -> None:
         while True:
-            text = await messages.get()
-            frame = binary_fault().encode() if text is None else await answer(session, text)
+            message = self._messages.popleft() if self._messages else await self._next()
+            if self._reading_paused and len(self._messages) < _PIPELINED_MESSAGES // 2:
+                self._reading_paused = False
+                channel.resume_reading()
+            frame = await answer(session, message) if isinstance(message, str) else binary_fault().encode()
             if frame is None:
-                break
-            await self.send(frame)
-        scope.cancel()
+                return
+            channel.send(frame, text=True)
+            if not self._writing.is_open:
+                await self._caught_up()
+
+    async def _next(self) -> str | bytes:
+        while not self._messages:
+            await self._wait()
+        return self._messages.popleft()
+
+    async def _caught_up(self) -> None:
+        while not self._writing.is_open:
+            self._writing.when_open(self._wake)
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _refusal(error: OpenEnvError) -> Fault:
+    if isinstance(error, SessionCapacityError | EnvironmentFactoryError):
+        return fault_of(error)
+    return Fault(str(error), WSErrorCode.SESSION_ERROR.value)
+
+
+def _seconds(text: str | None) -> float:
+    """The wait that a client asked for; none where it is no number."""
+    try:
+        seconds = float(text or 0.0)
+    except ValueError:
+        return 0.0
+    return min(max(seconds, 0.0), _LONGEST_WAIT_S) if seconds == seconds else 0.0

@@ -23,6 +23,11 @@ MAX_MESSAGE_BYTES = 100 * 1024 * 1024
 """The longest message that either side takes unless told otherwise: the public client's limit."""
 
 
+WAIT_HEADER = "openenv-session-wait"
+"""The handshake's header with the seconds that a client will wait for a slot, where the server has none free. A server
+that does not know it refuses at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A client's request, known to be well-formed."""

@@ -1,0 +1,336 @@
+"""WebSockets of this package's own server process: uvicorn's HTTP, and picows under the sockets that need speed.
+
+uvicorn hands every upgrade to `FastWebSocketProtocol`. Where the application has a door at the path
+(``app.state.doors``), the dialogue behind it is carried without ASGI, whose queue and tasks cost several times what a
+step does; any other path goes to uvicorn's own protocol. Both ways lead to the same dialogues.
+
+Source of the limits: RFC 6455 (codes 1002, 1007, 1009), and uvicorn's own pings (every 20 s, 20 s for the answer).
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import picows
+from picows.picows import WSProtocol  # pyright: ignore[reportAttributeAccessIssue] - beside the public factories
+from starlette.middleware.cors import CORSMiddleware
+
+from openenv_trl.server.channel import Accepted, Consumer, Door, Handshake
+from openenv_trl.server.nursery import Nursery
+
+_PING_S = 20.0
+_HANDSHAKE_S = 5.0
+_CLOSE_S = 2.0  # for the peer's half of the closing handshake
+_READ_BUFFER_BYTES = 8 * 1024  # at first; it doubles as messages need
+
+_logger = logging.getLogger("openenv_trl.server.sockets")
+_logger.setLevel(logging.WARNING)  # picows tells of each connection; a trainer opens thousands
+_adapter = logging.LoggerAdapter(_logger, {})  # an adapter: picows would make a logger of its own for each connection
+
+
+@dataclass(frozen=True)
+class _Fast:
+    """What of an application is needed to carry its sockets."""
+
+    doors: Mapping[str, Door]
+    nursery: Nursery
+    max_message_bytes: int
+    access: Any
+    affinity: Any
+
+
+class FastWebSocketProtocol(asyncio.Protocol):
+    """uvicorn's ``ws_protocol_class``: chooses who carries a socket, and passes it on."""
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
+        self._config = config
+        self._server_state = server_state
+        self._app_state = app_state
+        self._transport: Any = None
+        self._inner: Any = None
+        self._channel: _PicowsChannel | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket, after uvicorn has read the request's head."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """The request's head, as uvicorn writes it again; then whatever comes before the socket is passed on."""
+        if self._inner is None:
+            fast = _fast_parts(self._config.app)
+            handshake = _handshake(data, self._transport)
+            door = fast.doors.get(handshake.path) if fast is not None else None
+            if fast is not None and self._handed_over(fast, handshake, data):
+                return
+            if fast is None or door is None:
+                self._inner = self._uvicorns_own()
+            else:
+                self._inner = self._picows(fast, handshake, door)
+            self._inner.connection_made(self._transport)
+            # uvicorn sets this object as the transport's protocol once more when this call returns.
+            asyncio.get_running_loop().call_soon(self._pass_on)
+        _feed(self._inner, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket ended before it was passed on."""
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        """The peer sends nothing more."""
+        return self._inner.eof_received() if self._inner is not None else None
+
+    def shutdown(self) -> None:
+        """Uvicorn asks the connection to end."""
+        if self._channel is not None:
+            self._channel.close(1012, "the server is shutting down")
+        else:
+            self._transport.close()
+
+    def _handed_over(self, fast: _Fast, handshake: Handshake, head: bytes) -> bool:
+        if fast.affinity is None:
+            return False
+        owner = fast.affinity.owner(handshake.path, handshake.query, handshake.headers)
+        if owner is None:
+            return False
+        fast.affinity.hand_over(self._transport, head, owner)
+        return True
+
+    def _uvicorns_own(self) -> Any:
+        from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
+
+        assert AutoWebSocketsProtocol is not None, "the websockets package is a dependency"
+        return AutoWebSocketsProtocol(config=self._config, server_state=self._server_state, app_state=self._app_state)
+
+    def _picows(self, fast: _Fast, handshake: Handshake, door: Door) -> Any:
+        def answer(_request: picows.WSUpgradeRequest) -> picows.WSUpgradeResponseWithListener:
+            refusal = fast.access.check(handshake.path, handshake.headers, handshake.query) if fast.access else None
+            if refusal is not None:
+                return _refused(refusal)
+            accepted = door(handshake)
+            channel = self._channel = _PicowsChannel(accepted, fast.nursery, fast.max_message_bytes, self._forget)
+            self._server_state.connections.add(self)
+            headers = {"Sec-WebSocket-Protocol": accepted.subprotocol} if accepted.subprotocol else None
+            return picows.WSUpgradeResponseWithListener(picows.WSUpgradeResponse.create_101_response(headers), channel)
+
+        return WSProtocol(
+            None,
+            None,
+            False,
+            answer,
+            _adapter,
+            True,
+            _HANDSHAKE_S,
+            True,
+            _PING_S,
+            _PING_S,
+            picows.WSAutoPingStrategy.PING_WHEN_IDLE,
+            True,
+            fast.max_message_bytes,
+            None,
+            _READ_BUFFER_BYTES,
+        )
+
+    def _forget(self) -> None:
+        self._server_state.connections.discard(self)
+
+    def _pass_on(self) -> None:
+        if not self._transport.is_closing():
+            # A transport decides how it reads when it starts to: stopped in between, it decides again.
+            self._transport.pause_reading()
+            self._transport.set_protocol(self._inner)
+            self._transport.resume_reading()
+
+
+class _PicowsChannel(picows.WSListener):
+    """A channel and the listener that picows calls."""
+
+    def __init__(self, accepted: Accepted, nursery: Nursery, max_message_bytes: int, forget: Any) -> None:
+        super().__init__()
+        self._consumer: Consumer = accepted.consumer
+        self._nursery = nursery
+        self._max_message_bytes = max_message_bytes
+        self._forget = forget
+        self._transport: Any = None
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._parts_are_text = False
+        self._closing = False
+        self._reading = True
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closing
+
+    def send(self, message: bytes, *, text: bool) -> None:
+        if not self._closing:
+            self._transport.send(_TEXT if text else _BINARY, message)
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        if self._closing:
+            return
+        self._closing = True
+        self._transport.send_close(code, reason.encode()[:123])
+        self.resume_reading()
+        asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.disconnect, False)
+
+    def pause_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._transport.underlying_transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._transport.underlying_transport.resume_reading()
+
+    def on_ws_connected(self, transport: picows.WSTransport) -> None:
+        self._transport = transport
+        self._consumer.opened(self)
+        self._nursery.start(self._run)
+
+    def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
+        kind = frame.msg_type
+        if self._closing:
+            if kind == _CLOSE:
+                transport.disconnect()
+        elif frame.fin and kind == _TEXT and not self._parts:
+            self._text(frame.get_payload_as_bytes())
+        elif frame.fin and kind == _BINARY and not self._parts:
+            self._consumer.received(frame.get_payload_as_bytes())
+        elif kind == _CLOSE:
+            self._closing = True
+            code = cast("int", frame.get_close_code())
+            if code:
+                transport.send_close(cast("Any", code), frame.get_close_message())
+            else:
+                transport.send(_CLOSE, b"")
+            transport.disconnect()
+        elif kind in (_TEXT, _BINARY, _CONTINUATION):
+            self._part(frame, kind)
+
+    def on_ws_disconnected(self, transport: picows.WSTransport) -> None:
+        self._closing = True
+        self._parts.clear()
+        self._forget()
+        self._consumer.closed()
+
+    def send_user_specific_ping(self, transport: picows.WSTransport) -> None:
+        if self._reading:
+            transport.send_ping()
+        else:
+            # Its answer could not be read: a peer whose requests wait is not to be taken for dead.
+            asyncio.get_running_loop().call_soon(transport.notify_user_specific_pong_received)
+
+    def pause_writing(self) -> None:
+        self._consumer.writing_paused()
+
+    def resume_writing(self) -> None:
+        self._consumer.writing_resumed()
+
+    async def _run(self) -> None:
+        try:
+            await self._consumer.run()
+        finally:
+            self.close()
+
+    def _part(self, frame: picows.WSFrame, kind: Any) -> None:
+        if (kind == _CONTINUATION) is not bool(self._parts):
+            self.close(1002, "a fragment out of place")
+            return
+        if kind != _CONTINUATION:
+            self._parts_are_text = kind == _TEXT
+            self._parts_bytes = 0
+        part = frame.get_payload_as_bytes()
+        self._parts.append(part)
+        self._parts_bytes += len(part) + 1  # empty fragments without end are a flood, too
+        if self._parts_bytes > self._max_message_bytes:
+            self._parts.clear()
+            self.close(1009, f"a message longer than {self._max_message_bytes} bytes")
+        elif frame.fin:
+            message = b"".join(self._parts)
+            self._parts.clear()
+            if self._parts_are_text:
+                self._text(message)
+            else:
+                self._consumer.received(message)
+
+    def _text(self, payload: bytes) -> None:
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            self.close(1007, "a text message that is not UTF-8")
+            return
+        self._consumer.received(text)
+
+
+_TEXT, _BINARY, _CLOSE = picows.WSMsgType.TEXT, picows.WSMsgType.BINARY, picows.WSMsgType.CLOSE
+_CONTINUATION = picows.WSMsgType.CONTINUATION
+
+
+def _fast_parts(app: Any) -> _Fast | None:
+    state = getattr(app, "state", None)
+    doors: Mapping[str, Door] | None = getattr(state, "doors", None)
+    if doors is None:
+        return None
+    # A middleware of the user's wants to see the sockets too, and sees them on the way through ASGI only.
+    if not all(_lets_sockets_pass(each.cls) for each in getattr(app, "user_middleware", ())):
+        return None
+    return _Fast(
+        doors=doors,
+        nursery=app.state.nursery,
+        max_message_bytes=app.state.settings.max_message_bytes,
+        access=getattr(state, "access", None),
+        affinity=getattr(state, "affinity", None),
+    )
+
+
+def _lets_sockets_pass(middleware: type) -> bool:
+    return middleware is CORSMiddleware or bool(getattr(middleware, "knows_fast_sockets", False))
+
+
+def _handshake(head: bytes, transport: Any) -> Handshake:
+    lines = head.decode("latin-1").split("\r\n")
+    target = urlsplit(lines[0].split(" ")[1])
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            key = name.strip().lower()
+            headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
+    offered = headers.get("sec-websocket-protocol", "")
+    peer = transport.get_extra_info("peername")
+    return Handshake(
+        path=unquote(target.path),
+        query=dict(parse_qsl(target.query, keep_blank_values=True)),
+        headers=headers,
+        subprotocols=tuple(name.strip() for name in offered.split(",") if name.strip()),
+        client=f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(cast("tuple[Any, ...]", peer)) > 1 else "",
+    )
+
+
+def _refused(refusal: Any) -> picows.WSUpgradeResponseWithListener:
+    body = json.dumps({"detail": refusal.message}).encode()
+    headers = {"Content-Type": "application/json", **getattr(refusal, "headers", {})}
+    response = picows.WSUpgradeResponse.create_error_response(refusal.status, body, headers)
+    return picows.WSUpgradeResponseWithListener(response, None)
+
+
+def _feed(protocol: Any, data: bytes) -> None:
+    if not hasattr(protocol, "get_buffer"):
+        protocol.data_received(data)
+        return
+    while data:
+        buffer = protocol.get_buffer(len(data))
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        protocol.buffer_updated(count)
+        data = data[count:]
