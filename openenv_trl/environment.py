@@ -11,12 +11,18 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from openenv_trl.blocking import wait_for
 from openenv_trl.errors import ActionValidationError, ConfigurationError
-from openenv_trl.types import Action, EnvironmentMetadata, Observation, State, Tool
+from openenv_trl.scoring import ScoredCall, has_scoring, install_scoring
+from openenv_trl.types import Action, EnvironmentMetadata, Observation, ServerMode, State, Tool
+
+if TYPE_CHECKING:
+    from openenv_trl.rubric import Rubric
+    from openenv_trl.transform import Transform
 
 ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)
@@ -103,10 +109,25 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
     Attributes:
         SUPPORTS_CONCURRENT_SESSIONS: Set True where instances share no state, so that a server may hold several.
         REQUIRES_SINGLE_THREAD_EXECUTOR: Set True where all instances must be used from one and the same thread.
+        transform: What is done to every observation before it leaves, or None.
+        rubric: What gives the reward of every step, or None. A server applies both, once for each call.
+        server_mode: What the server is for that the environment was built by.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = False
     REQUIRES_SINGLE_THREAD_EXECUTOR: ClassVar[bool] = False
+
+    # On the class too, since a subclass need not call __init__.
+    transform: Transform[Any] | None = None
+    rubric: Rubric | None = None
+    server_mode: ServerMode = ServerMode.SIMULATION
+    _scored_call: ScoredCall | None = None
+
+    def __init__(self, transform: Transform[Any] | None = None, rubric: Rubric | None = None) -> None:
+        if transform is not None:
+            self.transform = transform
+        if rubric is not None:
+            self.rubric = rubric
 
     @abstractmethod
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> ObsT:
@@ -141,6 +162,38 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
 
     def close(self) -> None:
         """Give back what the environment holds. The server calls it once, when the session ends."""
+
+    def _apply_transform(self, observation: ObsT) -> ObsT:
+        """Return the observation as the transform makes it. The server does it where a hook has not."""
+        if self._scored_call is not None:
+            self._scored_call.transformed = True
+        return observation if self.transform is None else self.transform(observation)
+
+    def _apply_rubric(self, action: ActT, observation: ObsT) -> float:
+        """Return the rubric's score; 0.0 without a rubric. The server does it where a hook has not."""
+        score = self._scored(action, observation)
+        return wait_for(score, what="The rubric") if inspect.isawaitable(score) else score
+
+    async def _apply_rubric_async(self, action: ActT, observation: ObsT) -> float:
+        """Like `_apply_rubric`, for asynchronous hooks."""
+        score = self._scored(action, observation)
+        return await score if inspect.isawaitable(score) else score
+
+    def _reset_rubric(self) -> None:
+        """Have the rubric forget the last episode. The server does it where ``reset`` has not."""
+        if self._scored_call is not None:
+            self._scored_call.scored = True
+        if self.rubric is not None:
+            self.rubric.reset()
+
+    async def _reset_rubric_async(self) -> None:
+        """Like `_reset_rubric`, for asynchronous hooks."""
+        self._reset_rubric()
+
+    def _scored(self, action: ActT, observation: ObsT) -> Any:
+        if self._scored_call is not None:
+            self._scored_call.scored = True
+        return 0.0 if self.rubric is None else self.rubric(action, observation)
 
     @classmethod
     def list_tools(cls) -> list[Tool]:
@@ -185,6 +238,17 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
                         cached[mark[0]] = _BoundTool(attribute, mark[0], mark[1], getattr(cls, attribute))
             cls._bound_tools_cache = cached
         return cached
+
+
+def prepare(environment: Environment[Any, Any, Any], mode: ServerMode = ServerMode.SIMULATION) -> None:
+    """Make an environment that was just built ready to be called by a server: tell it the mode, have it scored."""
+    environment.server_mode = mode
+    if has_scoring(environment):
+        # The asynchronous hooks of Environment itself only call the others.
+        own = type(environment)
+        asynchronous = ("reset_async", "step_async")
+        overridden = [name for name in asynchronous if getattr(own, name) is not getattr(Environment, name)]
+        install_scoring(environment, ["reset", "step", *overridden])
 
 
 def default_metadata(environment_class: type[Any]) -> EnvironmentMetadata:

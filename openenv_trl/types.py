@@ -92,6 +92,12 @@ class EnvironmentMetadata(BaseModel):
     documentation_url: str | None = None
 
 
+class ListToolsAction(Action):
+    """The action that asks for the environment's tools, and is no move."""
+
+    type: Literal["list_tools"] = "list_tools"
+
+
 class CallToolAction(Action):
     """The action that calls one of an environment's tools."""
 

@@ -176,7 +176,7 @@ class HTTPEnvServer:
         app.state.session_host = self.host
         app.state.max_concurrent_envs = self._config.max_concurrent_envs
         app.state.env_name = self._env_name
-        app.state.mode = mode_of(mode)
+        app.state.mode = self.host.mode = mode_of(mode)
         app.state.models = self._models
         app.state.nursery = Nursery()
         endpoint = WebSocketEndpoint(self.host)

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from openenv_trl.environment import default_metadata
+from openenv_trl.environment import default_metadata, prepare
 from openenv_trl.errors import EnvironmentFactoryError
 from openenv_trl.server.capacity import CapacityLedger
 from openenv_trl.server.execution import Executor
@@ -22,7 +22,7 @@ from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_b
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.metrics import ServerMetrics
 from openenv_trl.server.session import Session
-from openenv_trl.types import Action, EnvironmentMetadata
+from openenv_trl.types import Action, EnvironmentMetadata, ServerMode
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -94,7 +94,9 @@ class SessionHost:
             EnvironmentFactoryError: The factory raised; the log has its traceback.
         """
         try:
-            return self._factory()
+            environment = self._factory()
+            prepare(environment, self.mode)
+            return environment
         except Exception as error:  # boundary: a constructor may raise anything
             name = factory_name(self._factory)
             logger.exception("The environment factory '%s' raised", name)
