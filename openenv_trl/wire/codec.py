@@ -1,8 +1,9 @@
 """JSON of the wire: compact, exact, and never in doubt about what was lost.
 
-Integers of any size come back as they were sent (orjson alone reads those beyond 64 bits as floats). NaN
-and the infinities go out as ``null``, as JSON has no word for them. Array values (numpy's and whatever else
-offers ``tolist``) go out as lists. All else is as ``pydantic_core.to_json`` writes it.
+What JSON can say goes out and comes back as it was: integers of any size that Python's own parser takes, and lone
+surrogates (escaped). NaN and the infinities go out as ``null``, as JSON has no word for them. What each kind of Python
+value becomes is told by `openenv_trl.wire.json_values`, and in docs/serialisation.md. orjson writes all of it where it
+can; where it cannot, only the branch in question is written here.
 """
 
 from __future__ import annotations
@@ -13,19 +14,24 @@ from typing import Any
 import orjson
 import pydantic_core
 
-_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SERIALIZE_NUMPY
+from openenv_trl.wire.json_values import OPTIONS, replacement
+from openenv_trl.wire.slow_json import write_slowly
 
 
-def encode(value: Any) -> bytes:
+def encode(value: Any, *, at: str = "") -> bytes:
     """Return the value as compact JSON.
 
+    Args:
+        value: What to write.
+        at: The value's own name in errors.
+
     Raises:
-        TypeError: The value holds something that JSON cannot express; the text names its type.
+        TypeError: The value holds something that JSON cannot express; the text says where, and what to send instead.
     """
     try:
-        return orjson.dumps(value, option=_OPTIONS)
+        return orjson.dumps(value, default=replacement, option=OPTIONS)
     except TypeError:
-        return _encode_slowly(value)
+        return write_slowly(value, at)
 
 
 def decode(text: str | bytes) -> Any:
@@ -49,18 +55,3 @@ def decode(text: str | bytes) -> Any:
             raise json.JSONDecodeError("Not UTF-8", "", 0) from None
         except ValueError as error:  # an integer of more digits than Python converts
             raise json.JSONDecodeError(str(error), "", 0) from None
-
-
-def _encode_slowly(value: Any) -> bytes:
-    try:
-        return pydantic_core.to_json(value, inf_nan_mode="null", fallback=_as_list)
-    except ValueError as error:
-        text = str(error).removeprefix("Error serializing to JSON: ").removeprefix("TypeError: ")
-        raise TypeError(text) from None
-
-
-def _as_list(value: Any) -> Any:
-    as_list = getattr(value, "tolist", None)
-    if as_list is None:
-        raise TypeError(f"Unable to serialize unknown type: {type(value)}")
-    return as_list()
