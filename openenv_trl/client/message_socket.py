@@ -163,7 +163,8 @@ class MessageSocket(WSListener):
             transport.send_close(WSCloseCode.OK)
             transport.disconnect()
             return
-        if transport.is_close_frame_sent:  # picows goes on reading for a moment after it refused a message
+        # picows refuses a message before it hands over the one before, and then goes on reading for a moment.
+        if self._ended or frame.payload_size > self._limit:
             return
         if kind is not _TEXT and kind is not _BINARY and kind is not _CONTINUATION:
             return

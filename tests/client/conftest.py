@@ -44,16 +44,18 @@ def serve() -> Iterator[Callable[[Any], str]]:
 
 
 @pytest.fixture
-def scripted() -> Iterator[Callable[[Callable[[ServerConnection], None]], str]]:
+def scripted() -> Iterator[Callable[..., str]]:
     """Run a handler for each connection of a server that is not ours, and return its address."""
     with ExitStack() as stack:
 
-        def start(handler: Callable[[ServerConnection], None]) -> str:
+        def start(handler: Callable[[ServerConnection], None], **options: Any) -> str:
             def handle(connection: ServerConnection) -> None:
                 with contextlib.suppress(ConnectionClosed):
                     handler(connection)
 
-            server = stack.enter_context(serve_sockets(handle, "127.0.0.1", 0, compression=None))
+            server = stack.enter_context(
+                serve_sockets(handle, "127.0.0.1", 0, compression=None, close_timeout=1, **options)
+            )
             thread = threading.Thread(target=server.serve_forever, daemon=True)
             thread.start()
             stack.callback(server.shutdown)
