@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import orjson
 import pydantic_core
 
-from openenv_trl.wire.json_values import OPTIONS, replacement
+from openenv_trl.wire.json_values import write
 from openenv_trl.wire.slow_json import write_slowly
 
 
@@ -29,7 +28,7 @@ def encode(value: Any, *, at: str = "") -> bytes:
         TypeError: The value holds something that JSON cannot express; the text says where, and what to send instead.
     """
     try:
-        return orjson.dumps(value, default=replacement, option=OPTIONS)
+        return write(value)
     except TypeError:
         return write_slowly(value, at)
 

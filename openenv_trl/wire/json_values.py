@@ -8,6 +8,7 @@ values: where numpy is not loaded, nothing can be of numpy.
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections import deque
 from collections.abc import Iterator, KeysView, Mapping, ValuesView
@@ -21,8 +22,20 @@ from pydantic import BaseModel
 from openenv_trl.wire.byte_text import text_of_bytes
 from openenv_trl.wire.model_values import dump_model
 
-OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SERIALIZE_NUMPY
-"""What orjson writes by itself: numpy's numbers and arrays, and not its own forms of times and dataclasses."""
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_OPTIONS_WITH_NUMPY = (
+    _OPTIONS | orjson.OPT_SERIALIZE_NUMPY
+)  # which has orjson import numpy when it meets what it knows not
+_modules = sys.modules
+
+
+def write(value: Any) -> bytes:
+    """Return the value as compact JSON, by orjson.
+
+    Raises:
+        TypeError: orjson does not write it: another writer may.
+    """
+    return orjson.dumps(value, replacement, _OPTIONS_WITH_NUMPY if "numpy" in _modules else _OPTIONS)
 
 
 def replacement(value: Any) -> Any:
@@ -45,16 +58,20 @@ def replacement(value: Any) -> Any:
         return dict(cast("Mapping[Any, Any]", value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _of_dataclass(value)
-    numpy = sys.modules.get("numpy")
+    numpy = _modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         return _of_numpy(value, numpy)
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if type(value).__module__ == "ipaddress":
+        return str(value)
     as_list = getattr(value, "tolist", None)
     if callable(as_list):  # tensors and arrays of other libraries
         return as_list()
     try:
-        return pydantic_core.to_jsonable_python(value)  # times, decimals, paths, patterns, addresses
+        return pydantic_core.to_jsonable_python(value)  # times, decimals, patterns, URLs, secrets
     except Exception:  # boundary: whatever it says of an unknown object, the words below say it better
         raise TypeError(_refusal(value)) from None
 
@@ -65,7 +82,7 @@ def json_list(value: Any) -> Any:
     Raises:
         TypeError: As `replacement`; or a value that only the slow writer takes.
     """
-    return orjson.loads(orjson.dumps(value, default=replacement, option=OPTIONS))
+    return orjson.loads(write(value))
 
 
 def _in_order(values: set[Any] | frozenset[Any]) -> list[Any]:
@@ -78,7 +95,7 @@ def _in_order(values: set[Any] | frozenset[Any]) -> list[Any]:
 
 def _sort_key(value: Any) -> tuple[str, bytes]:
     try:
-        text = orjson.dumps(value, default=replacement, option=OPTIONS | orjson.OPT_NON_STR_KEYS)
+        text = write(value)
     except TypeError:
         text = repr(value).encode(errors="replace")
     return type(value).__name__, text

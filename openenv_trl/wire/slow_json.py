@@ -15,7 +15,7 @@ import orjson
 import pydantic_core
 
 from openenv_trl.wire.byte_text import text_of_bytes
-from openenv_trl.wire.json_values import OPTIONS, replacement
+from openenv_trl.wire.json_values import replacement, write
 
 MAX_DEPTH = 250
 """Levels of nesting that can be written: few enough for every peer's reader."""
@@ -39,7 +39,7 @@ def write_slowly(value: Any, at: str = "") -> bytes:
 
 def _write(value: Any, at: str, around: tuple[int, ...]) -> bytes:
     try:
-        return orjson.dumps(value, default=replacement, option=OPTIONS)
+        return write(value)
     except TypeError:
         pass
     if isinstance(value, Enum):
@@ -73,7 +73,7 @@ def _object(value: dict[Any, Any], at: str, around: tuple[int, ...]) -> bytes:
             raise TypeError(_placed(at, f"two keys of this dict are both {_shown(name)} in JSON, whose keys are text"))
         named[name] = item
     try:
-        return orjson.dumps(named, default=replacement, option=OPTIONS)  # where nothing but the keys was in its way
+        return write(named)  # where nothing but the keys was in its way
     except TypeError:
         items = [_text(name) + b":" + _write(item, _inside(at, name), around) for name, item in named.items()]
         return b"{%b}" % b",".join(items)
