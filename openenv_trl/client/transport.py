@@ -14,7 +14,15 @@ from openenv_trl.client.address import ServerAddress
 from openenv_trl.client.handshake import open_message_socket
 from openenv_trl.client.message_socket import MessageSocket, SocketClosed, SocketSettings
 
-__all__ = ["Deadline", "Socket", "SocketClosed", "SocketSettings", "open_message_socket", "open_socket"]
+__all__ = [
+    "AwaitedSocket",
+    "Deadline",
+    "Socket",
+    "SocketClosed",
+    "SocketSettings",
+    "open_message_socket",
+    "open_socket",
+]
 
 _FOREVER_S = 1e9  # timers take no infinity
 _WAITING_MOST = 64  # messages that nobody has taken yet; then the server's sending stalls
@@ -72,13 +80,13 @@ class Deadline(Protocol):
 
 async def open_socket(address: ServerAddress, settings: SocketSettings) -> Socket:
     """Open a socket to the server. Raises what `open_message_socket` does."""
-    socket = _AwaitedSocket()
-    socket.carry(await open_message_socket(address, settings, socket.take, socket.end))
+    socket = AwaitedSocket()
+    socket.adopt(await open_message_socket(address, settings, socket.take, socket.end))
     return socket
 
 
-class _AwaitedSocket:
-    """A message socket whose messages are awaited, by one task at a time."""
+class AwaitedSocket:
+    """A message socket whose messages are awaited, by one task at a time. See `Socket`."""
 
     def __init__(self) -> None:
         self._messages: MessageSocket | None = None
@@ -91,13 +99,19 @@ class _AwaitedSocket:
 
     @property
     def is_open(self) -> bool:
+        """As `Socket.is_open`."""
+        """See `Socket`."""
         return self._messages is not None and self._messages.is_open
 
     @property
     def subprotocol(self) -> str | None:
+        """As `Socket.subprotocol`."""
+        """See `Socket`."""
         return self._messages.subprotocol if self._messages else None
 
     async def send(self, text: bytes) -> None:
+        """As `Socket.send`."""
+        """See `Socket`."""
         messages = self._messages
         assert messages is not None, "an opened socket carries messages"
         messages.send(text, text=True)
@@ -105,6 +119,8 @@ class _AwaitedSocket:
             await messages.writable()
 
     async def receive(self) -> bytes:
+        """As `Socket.receive`."""
+        """See `Socket`."""
         if self._waiting:
             if len(self._waiting) == _WAITING_MOST and self._messages is not None:
                 self._messages.resume_reading()
@@ -118,21 +134,34 @@ class _AwaitedSocket:
             self._receiver = None
 
     async def close(self) -> None:
+        """As `Socket.close`."""
+        """See `Socket`."""
         if self._messages is not None:
             self._messages.close()
             await asyncio.shield(self._end)
 
     def abort(self) -> None:
+        """As `Socket.abort`."""
+        """See `Socket`."""
         if self._messages is not None:
             self._messages.abort()
 
     def abort_after(self, seconds: float) -> Deadline:
+        """As `Socket.abort_after`."""
+        """See `Socket`."""
         return self._deadline.set(min(seconds, _FOREVER_S))
 
     def carry(self, messages: MessageSocket) -> None:
+        """Take the opened socket."""
         self._messages = messages
 
+    def hand_over(self) -> tuple[list[bytes], str | None]:
+        """Return the messages that nobody took, and how the socket ended if it has: another takes them from here on."""
+        return list(self._waiting), self._ended
+
     def take(self, message: bytes, text: bool) -> None:
+        """A message came."""
+        """Take a message that came."""
         receiver = self._receiver
         if receiver is not None and not receiver.done():
             receiver.set_result(message)
@@ -142,6 +171,8 @@ class _AwaitedSocket:
             self._messages.pause_reading()
 
     def end(self, how: str) -> None:
+        """The socket has ended."""
+        """Take the socket's end."""
         self._ended = how
         self._deadline.lift()
         self._end.set_result(None)
