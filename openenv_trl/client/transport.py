@@ -81,7 +81,7 @@ class Deadline(Protocol):
 async def open_socket(address: ServerAddress, settings: SocketSettings) -> Socket:
     """Open a socket to the server. Raises what `open_message_socket` does."""
     socket = AwaitedSocket()
-    socket.adopt(await open_message_socket(address, settings, socket.take, socket.end))
+    socket.carry(await open_message_socket(address, settings, socket.take, socket.end))
     return socket
 
 
@@ -99,18 +99,15 @@ class AwaitedSocket:
 
     @property
     def is_open(self) -> bool:
-        """As `Socket.is_open`."""
         """See `Socket`."""
         return self._messages is not None and self._messages.is_open
 
     @property
     def subprotocol(self) -> str | None:
-        """As `Socket.subprotocol`."""
         """See `Socket`."""
         return self._messages.subprotocol if self._messages else None
 
     async def send(self, text: bytes) -> None:
-        """As `Socket.send`."""
         """See `Socket`."""
         messages = self._messages
         assert messages is not None, "an opened socket carries messages"
@@ -119,7 +116,6 @@ class AwaitedSocket:
             await messages.writable()
 
     async def receive(self) -> bytes:
-        """As `Socket.receive`."""
         """See `Socket`."""
         if self._waiting:
             if len(self._waiting) == _WAITING_MOST and self._messages is not None:
@@ -134,20 +130,17 @@ class AwaitedSocket:
             self._receiver = None
 
     async def close(self) -> None:
-        """As `Socket.close`."""
         """See `Socket`."""
         if self._messages is not None:
             self._messages.close()
             await asyncio.shield(self._end)
 
     def abort(self) -> None:
-        """As `Socket.abort`."""
         """See `Socket`."""
         if self._messages is not None:
             self._messages.abort()
 
     def abort_after(self, seconds: float) -> Deadline:
-        """As `Socket.abort_after`."""
         """See `Socket`."""
         return self._deadline.set(min(seconds, _FOREVER_S))
 
@@ -160,7 +153,6 @@ class AwaitedSocket:
         return list(self._waiting), self._ended
 
     def take(self, message: bytes, text: bool) -> None:
-        """A message came."""
         """Take a message that came."""
         receiver = self._receiver
         if receiver is not None and not receiver.done():
@@ -171,7 +163,6 @@ class AwaitedSocket:
             self._messages.pause_reading()
 
     def end(self, how: str) -> None:
-        """The socket has ended."""
         """Take the socket's end."""
         self._ended = how
         self._deadline.lift()
