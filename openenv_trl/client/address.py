@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlsplit
 
 from openenv_trl.errors import ConfigurationError
 
@@ -60,6 +60,12 @@ def server_address(base_url: str) -> ServerAddress:
         http_url=f"http{secure}://{parts.netloc}{path}",
         is_loopback=_is_loopback(host),
     )
+
+
+def with_query(address: ServerAddress, name: str, value: str) -> ServerAddress:
+    """Return the address with one more parameter in the query of its WebSocket's URL."""
+    mark = "&" if "?" in address.websocket_url else "?"
+    return replace(address, websocket_url=f"{address.websocket_url}{mark}{quote(name)}={quote(value)}")
 
 
 def _is_loopback(host: str) -> bool:

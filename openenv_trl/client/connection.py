@@ -39,14 +39,22 @@ class Connection:
         address: The server.
         settings: How the socket is opened and kept.
         message_timeout_s: Seconds for a reply, where a call says nothing else.
+        socket: One that is open already, for the first try.
     """
 
-    def __init__(self, address: ServerAddress, settings: SocketSettings, message_timeout_s: float) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        settings: SocketSettings,
+        message_timeout_s: float,
+        socket: Socket | None = None,
+    ) -> None:
         self._address = address
         self._settings = settings
         self._message_timeout_s = message_timeout_s
         self._session = ClientSession(address.base_url)
         self._socket: Socket | None = None
+        self._unused = socket
         self._turn = asyncio.Lock()
 
     @property
@@ -120,7 +128,9 @@ class Connection:
         self._session.connecting()
         socket = None
         try:
-            socket = await open_socket(self._address, self._settings)
+            socket, self._unused = self._unused, None
+            if socket is None:
+                socket = await open_socket(self._address, self._settings)
             await self._await_session(socket)
             self._session.connected()
         except BaseException:

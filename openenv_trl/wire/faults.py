@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from openenv_trl.errors import (
     ActionValidationError,
+    DeadlineExceededError,
     EnvironmentExecutionError,
     EnvironmentFactoryError,
     OpenEnvError,
@@ -93,7 +94,19 @@ def fault_of(error: Exception) -> Fault:
         )
     if isinstance(error, EnvironmentFactoryError):
         return Fault(str(error), WSErrorCode.FACTORY_ERROR.value, {"factory_name": error.factory_name})
+    reason = _reason_of(error)
+    if reason is not None:
+        return Fault(str(error), WSErrorCode.SESSION_ERROR.value, {"reason": reason})
     return Fault(str(error) or type(error).__name__, WSErrorCode.EXECUTION_ERROR.value)
+
+
+def _reason_of(error: Exception) -> str | None:
+    """Why a session has ended, in a word for the other side's program; None where it goes on."""
+    if isinstance(error, DeadlineExceededError):
+        return "deadline"
+    if isinstance(error, SessionLostError | SessionNotFoundError):
+        return "lost"
+    return None
 
 
 def error_of(fault: Fault, *, phase: str) -> OpenEnvError:
@@ -110,6 +123,8 @@ def error_of(fault: Fault, *, phase: str) -> OpenEnvError:
             str(details.get("factory_name", "")), f"{fault.message} The server's log tells why."
         )
     if fault.code == WSErrorCode.SESSION_ERROR:
+        if details.get("reason") == "deadline":
+            return DeadlineExceededError(f"{fault.message} The session is lost.", phase=phase)
         kind = SessionNotFoundError if fault.message.startswith("Unknown session_id") else SessionLostError
         return kind(f"The server ended the session in {phase}: {fault.message}", phase=phase)
     return ProtocolError(f"The server refused the {phase} message: {fault.message} ({fault.code})", phase=phase)
