@@ -1,8 +1,8 @@
 """A process that serves one application: uvicorn, set up for sessions that stay open.
 
 Messages up to 100 MiB, as the client takes them; no compression of messages (it costs more time than it saves on a
-fast network); SIGTERM closes the sockets, then the environments, and ends the process within seconds even where an
-environment hangs.
+fast network); SIGTERM drains the server (`draining`), closes the sockets, then the environments, and ends the process
+within seconds of that even where an environment hangs. The process may be one of several workers (`workers`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -20,12 +19,13 @@ from typing import Any
 
 import uvicorn
 
-from openenv_trl.errors import ConfigurationError
+from openenv_trl.server.draining import Drain, DrainingServer, states_of
+from openenv_trl.server.listening import address, listen
+from openenv_trl.server.workers.place import WorkerPlace
 from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger("openenv_trl.server")
 
-_LAST_PORT = 65_535
 _JOIN_S = 0.5  # for idle threads to end by themselves
 
 
@@ -49,20 +49,34 @@ class ServerSettings:
     """Seconds that calls which still run get when the server is asked to stop."""
 
 
-def serve(app: Callable[..., Any], settings: ServerSettings) -> None:
+def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace | None = None) -> None:
     """Serve the application until SIGTERM or SIGINT.
+
+    Args:
+        app: The application.
+        settings: Where and how to listen.
+        place: This process's place among several workers, if it is one of them.
 
     Raises:
         ConfigurationError: ``fd`` is not a socket, or the port cannot be had.
     """
-    server = uvicorn.Server(uvicorn_config(app, settings))
-    listening = _listen(settings)
-    # uvicorn raises the signal again once it has shut down; the process then ends by itself, with status 0.
+    states = states_of(app)
+    hosts = [state.session_host for state in states]
+    drain_s = max((state.settings.drain_timeout_s for state in states), default=0.0)
+    config, drain = uvicorn_config(app, settings), Drain(drain_s)
+    if place is None:
+        server = DrainingServer(config, hosts, drain)
+    else:
+        from openenv_trl.server.workers.worker import worker_server
+
+        server = worker_server(config, hosts, drain, place, longest_stop_s=drain_s + settings.shutdown_grace_s)
+    listening = listen(settings.host, settings.port, settings.fd)
+    # From the end of the serving to that of the process: there is nothing left that a signal could ask for.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, _do_nothing)
     with listening:
-        host, port = listening.getsockname()[:2]
-        logger.info("Serving on http://%s:%s", host, port)
+        if place is None:
+            logger.info("Serving on %s", address(listening))
         server.run(sockets=[listening])
     _leave_stuck_threads()
 
@@ -90,29 +104,6 @@ def _socket_protocol(settings: ServerSettings) -> Any:
     from openenv_trl.server.fast_socket import FastWebSocketProtocol
 
     return FastWebSocketProtocol
-
-
-def _listen(settings: ServerSettings) -> socket.socket:
-    if settings.fd is not None:
-        try:
-            return socket.socket(fileno=settings.fd)
-        except (OSError, ValueError) as error:  # ValueError: it is negative
-            raise ConfigurationError(f"--fd {settings.fd} is not an inherited socket: {error}.") from error
-    if not 0 <= settings.port <= _LAST_PORT:
-        raise ConfigurationError(f"--port {settings.port} is no port: give one from 1 to {_LAST_PORT}, or 0 for any.")
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((settings.host, settings.port))
-    except (OSError, UnicodeError) as error:  # UnicodeError: the host's name has an empty or an overlong part
-        listening.close()
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(
-            f"Cannot listen on {settings.host}:{settings.port}: {reason}. Choose another --host or --port."
-        ) from error
-    listening.listen(2048)
-    return listening
 
 
 def _do_nothing(_signal: int, _frame: object) -> None:

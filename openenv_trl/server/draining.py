@@ -1,0 +1,160 @@
+"""How a server stops: no new sessions, time for the episodes that run, then an end that says so.
+
+The first SIGTERM or SIGINT begins the drain: ``/ready`` turns 503, new sessions are refused, steps are still answered.
+The drain is over when no episode runs any more, after ``drain_timeout_s``, or with a second signal. Then the sockets
+close with code 1012, the environments are closed, and the process ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from types import FrameType
+from typing import Any, cast
+
+import anyio
+import uvicorn
+
+from openenv_trl.server.host import SessionHost
+from openenv_trl.server.session import SessionState
+
+logger = logging.getLogger("openenv_trl.server")
+
+_AT_REST = (SessionState.READY, SessionState.CLOSED)
+
+
+class Stage(Enum):
+    """Where a server stands."""
+
+    SERVING = "serving"
+    DRAINING = "draining"
+    OVER = "over"
+
+
+class Drain:
+    """When a server's drain begins and ends. It owns no clock: times are the caller's.
+
+    Args:
+        timeout_s: How long running episodes get.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.stage = Stage.SERVING
+        self._timeout_s = timeout_s
+        self._ends_at = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begin, if it has not begun."""
+        if self.stage is Stage.SERVING:
+            self.stage = Stage.DRAINING
+            self._ends_at = now + self._timeout_s
+
+    def end(self) -> None:
+        """End at once."""
+        self.stage = Stage.OVER
+
+    def look(self, now: float, episodes: int) -> Stage:
+        """Return where the server stands, with that many episodes running."""
+        if self.stage is Stage.DRAINING and (episodes == 0 or now >= self._ends_at):
+            self.stage = Stage.OVER
+        return self.stage
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn's server with a drain before its shutdown.
+
+    Args:
+        config: uvicorn's.
+        hosts: Whose sessions are drained; see `states_of`.
+        drain: When it begins and ends.
+        obeys_parent: Whether a parent says when to end at once; a signal then only begins the drain, however often it
+            comes, as signals come to a whole group of processes.
+        beside: Runs beside the server, from its start until its drain is over.
+        on_drain: Called when the drain begins.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        hosts: Sequence[SessionHost],
+        drain: Drain,
+        *,
+        obeys_parent: bool = False,
+        beside: Sequence[Callable[[uvicorn.Server], Coroutine[Any, Any, None]]] = (),
+        on_drain: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._hosts = hosts
+        self._drain = drain
+        self._obeys_parent = obeys_parent
+        self._beside = beside
+        self._on_drain = on_drain
+        self._told = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the drain; a second signal ends it."""
+        if self._drain.stage is Stage.SERVING or self._obeys_parent:
+            self.begin_drain()
+        else:
+            self._drain.end()
+
+    def begin_drain(self) -> None:
+        """Take no new sessions, and stop when no episode runs any more."""
+        self._drain.begin(time.monotonic())
+
+    def end_drain(self) -> None:
+        """Stop now."""
+        self._drain.end()
+
+    async def main_loop(self) -> None:
+        """Serve until the drain is over."""
+        async with anyio.create_task_group() as tasks:
+            for each in self._beside:
+                tasks.start_soon(each, self)
+            await super().main_loop()
+            tasks.cancel_scope.cancel()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after the drain, ten times a second; True once it is over."""
+        if await super().on_tick(counter):
+            return True
+        if self._drain.stage is Stage.SERVING:
+            return False
+        if not self._told:
+            self._told = True
+            if self._on_drain is not None:
+                self._on_drain()
+            for host in self._hosts:
+                getattr(host, "drain", int)()
+        episodes = sum(running_episodes(host) for host in self._hosts)
+        over = self._drain.look(time.monotonic(), episodes) is Stage.OVER
+        if over and episodes:
+            logger.warning("The server stops with %d episode(s) running", episodes)
+        return over
+
+
+def running_episodes(host: SessionHost) -> int:
+    """Return how many sessions are in an episode, or in a call."""
+    if not hasattr(host, "sessions"):
+        return 0
+    return sum(hosted.session.state not in _AT_REST for hosted in host.sessions.all())
+
+
+def states_of(app: Any) -> list[Any]:
+    """Return the ``state`` of each application of `create_app` in this one: its own, what it wraps, what it mounts."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting: list[Any] = [app]
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        state = getattr(each, "state", None)
+        if isinstance(getattr(state, "session_host", None), SessionHost):
+            found.append(state)
+        waiting.append(getattr(each, "app", None))
+        waiting += cast("list[Any]", list(getattr(each, "routes", None) or ()))
+    return found
