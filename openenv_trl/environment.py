@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -109,6 +109,11 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
     Attributes:
         SUPPORTS_CONCURRENT_SESSIONS: Set True where instances share no state, so that a server may hold several.
         REQUIRES_SINGLE_THREAD_EXECUTOR: Set True where all instances must be used from one and the same thread.
+        EXECUTION: Where a server runs the class's code. "auto": asynchronous hooks on the event loop, all else in
+            threads. "loop": all of it on the event loop, without a thread; for code that takes microseconds and never
+            blocks, the constructor too. "thread": all of it in threads, asynchronous hooks too; for hooks that are
+            asynchronous in name only. "process": each instance in a process of its own, which is killed with a call
+            that passes its deadline; for code that computes for long, that may hang, or that is not safe in threads.
         transform: What is done to every observation before it leaves, or None.
         rubric: What gives the reward of every step, or None. A server applies both, once for each call.
         server_mode: What the server is for that the environment was built by.
@@ -116,6 +121,7 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = False
     REQUIRES_SINGLE_THREAD_EXECUTOR: ClassVar[bool] = False
+    EXECUTION: ClassVar[Literal["auto", "loop", "thread", "process"]] = "auto"
 
     # On the class too, since a subclass need not call __init__.
     transform: Transform[Any] | None = None
