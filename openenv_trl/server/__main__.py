@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.server.import_failure import import_failure
-from openenv_trl.server.loading import load_app
-from openenv_trl.server.serving import ServerSettings, serve
+from openenv_trl.server.listening import address, listen
+from openenv_trl.server.logs import configure_logging
+from openenv_trl.server.workers.place import WorkerPlace, take_place
+
+WORKERS_VARIABLE = "OPENENV_TRL_WORKERS"
+"""The environment variable that says how many processes serve, where the command line does not."""
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -20,23 +23,66 @@ logger = logging.getLogger("openenv_trl.server")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until told to stop. Returns the process's exit status."""
     given = _parser().parse_args(arguments)
-    settings = ServerSettings(host=given.host, port=given.port, fd=given.fd, log_level=given.log_level)
-    logging.basicConfig(level=given.log_level.upper(), format="%(levelname)s: %(name)s: %(message)s")
+    configure_logging(given.log_level, given.log_format)
     if given.max_concurrent_envs is not None:
         os.environ["MAX_CONCURRENT_ENVS"] = str(given.max_concurrent_envs)
+    place = take_place()
     try:
-        app = load_app(given.target)
+        if place is None and _workers(given.workers) > 1:
+            return _serve_with_workers(given)
+        return _serve_here(given, place)
     except ConfigurationError as error:
         return _fail(f"error: {error}")
+
+
+def _serve_here(given: argparse.Namespace, place: WorkerPlace | None) -> int:
+    # Imported here: the parent of several workers does without.
+    from openenv_trl.server.import_failure import import_failure
+    from openenv_trl.server.loading import load_app
+    from openenv_trl.server.serving import ServerSettings, serve
+
+    if place is not None:
+        from openenv_trl.server.workers.worker import begin_worker
+
+        begin_worker(place)
+    settings = ServerSettings(host=given.host, port=given.port, fd=given.fd, log_level=given.log_level)
+    try:
+        app = load_app(given.target)
+    except ConfigurationError:
+        raise
     except Exception as error:
         # The application's own code: whatever it raises is shown as its error, and not as one of this command.
         return _fail(import_failure(given.target, error))
-    _warn_of_another_limit(app, given.max_concurrent_envs)
-    try:
-        serve(app, settings)
-    except ConfigurationError as error:
-        return _fail(f"error: {error}")
+    if place is None or place.index == 0:
+        _warn_of_another_limit(app, given.max_concurrent_envs)
+    serve(app, settings, place)
     return 0
+
+
+def _serve_with_workers(given: argparse.Namespace) -> int:
+    from openenv_trl.server.workers.parent import WorkersParent
+
+    with listen(given.host, given.port, given.fd) as listening:
+        command = [sys.executable, "-m", "openenv_trl.server", given.target, "--fd", str(listening.fileno())]
+        command += ["--log-level", given.log_level, "--log-format", given.log_format]
+        if given.max_concurrent_envs is not None:
+            command += ["--max-concurrent-envs", str(given.max_concurrent_envs)]
+        workers = _workers(given.workers)
+
+        def ready() -> None:
+            logger.info("Serving on %s with %d workers", address(listening), workers)
+
+        return WorkersParent(command, listening, workers, ready).run()
+
+
+def _workers(given: int | None) -> int:
+    if given is not None:
+        return given
+    text = os.environ.get(WORKERS_VARIABLE, "").strip() or "1"
+    try:
+        return _positive(text)
+    except (ValueError, argparse.ArgumentTypeError):
+        raise ConfigurationError(f"{WORKERS_VARIABLE}={text!r} is no number of processes: give 1 or more.") from None
 
 
 def _fail(message: str) -> int:
@@ -59,19 +105,23 @@ def _warn_of_another_limit(app: Callable[..., Any], wanted: int | None) -> None:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is too few: a server needs room for one session at least")
+        raise argparse.ArgumentTypeError(f"{number} is too few: it must be 1 at least")
     return number
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m openenv_trl.server", description="Serve one environment.")
     parser.add_argument("target", help="folder of an environment package, or module:attribute of an application")
-    parser.add_argument("--host", default=ServerSettings.host, help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=ServerSettings.port, help="0 for any (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="0 for any (default: %(default)s)")
     parser.add_argument("--fd", type=int, help="inherited listening socket, in place of host and port")
     parser.add_argument("--max-concurrent-envs", type=_positive, help="sets MAX_CONCURRENT_ENVS, for the application")
+    parser.add_argument(
+        "--workers", type=_positive, help=f"processes that share the port (default: {WORKERS_VARIABLE}, then 1)"
+    )
     levels = ("critical", "error", "warning", "info", "debug")
-    parser.add_argument("--log-level", choices=levels, default=ServerSettings.log_level)
+    parser.add_argument("--log-level", choices=levels, default="info")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="json: one object a line")
     return parser
 
 

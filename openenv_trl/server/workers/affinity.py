@@ -80,6 +80,11 @@ class Affinity:
             return None
         return worker
 
+    def workers(self) -> list[int]:
+        """Return the workers that are there, this one included."""
+        up = range(self.place.count)
+        return [each for each in up if each == self.place.index or self.memory.standing(each) is not Standing.DOWN]
+
     def hand_over(self, transport: asyncio.Transport, head: bytes, worker: int) -> bool:
         """Give another worker a connection, with the request that was read from it.
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import anyio
 import httptools
 
+from openenv_trl.server.workers import scrape
 from openenv_trl.server.workers.affinity import MCP_HEADER, Affinity
 from openenv_trl.server.workers.handover import FORWARDED, send_socket
 from openenv_trl.wire.codec import decode, encode
@@ -61,6 +62,9 @@ class AffinityMiddleware:
         if scope.get("state", {}).get(FORWARDED):
             await self._answer_here(scope, receive, send)
             return
+        if scope["path"] == scrape.PATH and scope["method"] == "GET":
+            await scrape.answer_for_all(scope, send, self._affinity.workers(), self._answer_by)
+            return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         named = self._affinity.named(query, headers)
@@ -70,8 +74,14 @@ class AffinityMiddleware:
             named = self._named_in(b"".join(part.get("body", b"") for part in begin), begins=MCP_HEADER not in headers)
         receive = _after(begin, receive)
         worker = self._affinity.elsewhere(named)
-        if worker is None or not await _forward(self._affinity, worker, scope, receive, send):
+        if worker is None or not await forward(self._affinity, worker, scope, receive, send):
             await self._answer_here(scope, receive, send)
+
+    async def _answer_by(self, worker: int, scope: Message, receive: Receive, send: Send) -> None:
+        if worker == self._affinity.place.index:
+            await self._app(scope, receive, send)
+        else:
+            await forward(self._affinity, worker, scope, receive, send)
 
     async def _answer_here(self, scope: Message, receive: Receive, send: Send) -> None:
         mark = f"~w{self._affinity.place.index}".encode()
@@ -135,7 +145,7 @@ def _after(begin: list[Message], receive: Receive) -> Receive:
     return again
 
 
-async def _forward(affinity: Affinity, worker: int, scope: Message, receive: Receive, send: Send) -> bool:
+async def forward(affinity: Affinity, worker: int, scope: Message, receive: Receive, send: Send) -> bool:
     """Have another worker answer a request. False, with nothing received or sent, where it cannot be reached."""
     ours, theirs = socket.socketpair()
     with theirs:
