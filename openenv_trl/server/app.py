@@ -159,8 +159,15 @@ class HTTPEnvServer:
         known = class_behind(env)
         # An unknown class may want a single thread. With one session at a time that costs nothing, so it gets it.
         single = known.REQUIRES_SINGLE_THREAD_EXECUTOR if known is not None else config.max_concurrent_envs == 1
-        executor = SingleThread() if single else WorkerThreads(config.max_concurrent_envs + _SPARE_THREADS)
-        self.host = SessionHost(env, action_cls, CapacityLedger(config.max_concurrent_envs), executor)
+        threads = config.max_concurrent_envs + _SPARE_THREADS
+        self.host = SessionHost(
+            env,
+            action_cls,
+            CapacityLedger(config.max_concurrent_envs),
+            SingleThread(threads) if single else WorkerThreads(threads),
+            settings=self._settings,
+            session_timeout=config.session_timeout,
+        )
 
     def register_routes(self, app: FastAPI, mode: str | ServerMode | None = None) -> None:
         """Give an application the routes of this server, and its start and end.

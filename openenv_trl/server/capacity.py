@@ -1,10 +1,14 @@
 """How many sessions a server holds at once: a ledger of slots, and the setting for it.
 
 A slot is reserved before an environment is built and released once, after it was closed, so the number of live
-environments never passes the limit.
+environments never passes the limit. (An environment given up under a call that does not end gives its slot back
+early: see `openenv_trl.server.session`.)
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -42,14 +46,45 @@ class ServerCapacityStatus(BaseModel):
         return self.available_slots <= 0
 
 
+class SlotLedger(Protocol):
+    """Who holds the slots: of one process, or of several that share a limit."""
+
+    @property
+    def status(self) -> ServerCapacityStatus:
+        """How full the server is."""
+        ...
+
+    def reserve(self, session_id: str) -> None:
+        """Take a slot, at once.
+
+        Raises:
+            SessionCapacityError: All are taken.
+            SessionStateError: This session has one already.
+        """
+        ...
+
+    def release(self, session_id: str) -> None:
+        """Give a slot back.
+
+        Raises:
+            SessionStateError: The session holds none: it never had one, or gave it back before.
+        """
+        ...
+
+    def watch(self, slot_may_be_free: Callable[[], None]) -> None:
+        """Have the function called, on the event loop, whenever a slot may have become free."""
+        ...
+
+
 class CapacityLedger:
-    """The slots of one server, by session id."""
+    """The slots of one process, by session id."""
 
     def __init__(self, max_sessions: int) -> None:
         if max_sessions < 1:
             raise ConfigurationError(f"max_concurrent_envs={max_sessions}: a server needs room for one session.")
         self.max_sessions = max_sessions
         self._holders: set[str] = set()
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def status(self) -> ServerCapacityStatus:
@@ -78,3 +113,9 @@ class CapacityLedger:
         if session_id not in self._holders:
             raise SessionStateError(f"Session {session_id} holds no slot to release.", session_id=session_id)
         self._holders.remove(session_id)
+        for slot_may_be_free in self._watchers:
+            slot_may_be_free()
+
+    def watch(self, slot_may_be_free: Callable[[], None]) -> None:
+        """Have the function called whenever a slot has become free."""
+        self._watchers.append(slot_may_be_free)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from openenv_trl.environment import Environment
+from openenv_trl.server.settings import Execution
 
 AnyEnvironment = Environment[Any, Any, Any]
 EnvironmentFactory = Callable[[], AnyEnvironment]
@@ -19,6 +20,9 @@ class Hooks:
     """How one environment class wants to be called.
 
     Attributes:
+        name: The class's name.
+        execution: Where the class wants its hooks to run.
+        single_thread: Whether all instances must be used from one and the same thread.
         async_reset: Whether the class overrides ``reset_async``, to be awaited on the event loop.
         async_step: Whether the class overrides ``step_async``. Its ``state`` is then read on the event loop too.
         reset_arguments: Names that ``reset`` takes; None if it takes any.
@@ -26,6 +30,9 @@ class Hooks:
         async_tools: Names of the tools that are coroutine functions.
     """
 
+    name: str
+    execution: Execution
+    single_thread: bool
     async_reset: bool
     async_step: bool
     reset_arguments: frozenset[str] | None
@@ -38,6 +45,9 @@ def hooks_of(environment_class: type[AnyEnvironment]) -> Hooks:
     """Return how instances of the class are called."""
     async_reset = environment_class.reset_async is not AnyEnvironment.reset_async
     return Hooks(
+        name=environment_class.__name__,
+        execution=environment_class.EXECUTION,
+        single_thread=environment_class.REQUIRES_SINGLE_THREAD_EXECUTOR,
         async_reset=async_reset,
         async_step=environment_class.step_async is not AnyEnvironment.step_async,
         reset_arguments=_accepted(environment_class.reset_async if async_reset else environment_class.reset),

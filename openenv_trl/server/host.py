@@ -1,73 +1,258 @@
-"""The sessions of one server: slots, threads, and how an environment is built and asked about itself.
+"""The sessions of one server: slots, threads, who holds them, and when they end.
 
 Nothing here knows of sockets. A transport opens a session, calls it, and closes it; every transport shares the slots.
+A session that no connection holds ends by itself some time after its last call.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import cast
 
 import anyio
 
-from openenv_trl.environment import default_metadata, prepare
-from openenv_trl.errors import EnvironmentFactoryError
-from openenv_trl.server.capacity import CapacityLedger
+from openenv_trl.environment import default_metadata
+from openenv_trl.errors import SessionCapacityError, SessionLostError, SessionStateError
+from openenv_trl.server.admission import Admission
+from openenv_trl.server.builder import EnvironmentBuilder
+from openenv_trl.server.capacity import ServerCapacityStatus, SlotLedger
 from openenv_trl.server.execution import Executor
-from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind, factory_name
+from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.metrics import ServerMetrics
-from openenv_trl.server.session import Session
+from openenv_trl.server.nursery import Nursery
+from openenv_trl.server.reaper import Reaper
+from openenv_trl.server.registry import SessionRegistry
+from openenv_trl.server.session import Session, SessionEnd, SessionState
+from openenv_trl.server.settings import AppSettings
 from openenv_trl.types import Action, EnvironmentMetadata, ServerMode
 
 logger = logging.getLogger("openenv_trl.server")
+
+_LINGER_S = 1.0  # of a drained session after its episode, for its client to read the state and to close
+_SWEEP_S = 0.05  # between two sweeps at least
 
 
 class SessionHost:
     """Opens sessions, within the limit.
 
     Args:
-        factory: Builds one environment; it runs off the event loop.
+        factory: Builds one environment; it runs off the event loop, unless its class says ``EXECUTION = "loop"``.
         action_cls: What the data of a step must fit.
         ledger: The slots.
         executor: Where environments are built, closed, and called by those of their hooks that may block.
+        settings: How sessions are held.
+        session_timeout: The public package's setting; it wins over ``settings.detached_timeout_s``.
+
+    Attributes:
+        sessions: All that have a slot, by id.
+        metrics: What is counted.
+        nursery: Tasks that outlive the connection that began them.
+        worker: Which of several server processes this is; None where it is the only one.
+        draining: Whether new sessions are refused because the server is going to stop.
     """
 
     def __init__(
         self,
         factory: EnvironmentFactory,
         action_cls: type[Action],
-        ledger: CapacityLedger,
+        ledger: SlotLedger,
         executor: Executor,
+        *,
+        settings: AppSettings | None = None,
+        session_timeout: float | None = None,
     ) -> None:
+        self._settings = settings = settings or AppSettings()
         self.action_cls = action_cls
+        self.validate = action_cls.model_validate
         self.ledger = ledger
         self.executor = executor
+        self.builder = EnvironmentBuilder(factory, executor, settings.execution)
+        self.step_timeout_s = settings.step_timeout_s
         self.metrics = ServerMetrics()
+        self.nursery = Nursery()
+        self.sessions = SessionRegistry()
+        self.worker: int | None = None
+        self.draining = False
         self._factory = factory
+        self._admission = Admission(ledger, settings.max_waiting, self.metrics)
+        self._reaper = Reaper(settings.idle_timeout_s, session_timeout or settings.detached_timeout_s)
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_at = 0.0
+        self._sweep_loop: asyncio.AbstractEventLoop | None = None
+        self._temporary: anyio.CapacityLimiter | None = None
+        self._no_sessions = anyio.Event()
         self._metadata: EnvironmentMetadata | None = None
         self._told_of: set[str] = set()
 
+    @property
+    def mode(self) -> ServerMode:
+        """What the server is for; each environment is told."""
+        return self.builder.mode
+
+    @mode.setter
+    def mode(self, mode: ServerMode) -> None:
+        self.builder.mode = mode
+
+    @property
+    def status(self) -> ServerCapacityStatus:
+        """How full the server is."""
+        return self.ledger.status
+
     @asynccontextmanager
-    async def session(self) -> AsyncGenerator[HostedSession]:
-        """Hold a session: a slot, then an environment. Both are given back at the end, whatever happens.
+    async def running(self) -> AsyncGenerator[None]:
+        """Be the host of a running application; at its end every session is closed."""
+        async with self.nursery.running():
+            try:
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end_all()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+
+    async def open(self, *, wait_s: float = 0.0, transport: str = "ws", held: bool = True) -> HostedSession:
+        """Open a session: take a slot, then build an environment. Whoever opens it closes it.
+
+        Args:
+            wait_s: Seconds to wait for a slot, in turn with others that wait.
+            transport: What the session is opened over, for the metrics.
+            held: Whether a connection holds it, until `release`. One that none holds ends some time after its last
+                call.
 
         Raises:
-            SessionCapacityError: No slot is free.
+            SessionCapacityError: No slot was free in that time, or the server is shutting down.
             EnvironmentFactoryError: The factory raised.
+            SessionLostError: The session was closed while its environment was built.
         """
-        hosted = HostedSession(self, Session(str(uuid.uuid4()), time.monotonic()))
-        self.ledger.reserve(hosted.session_id)
+        hosted = HostedSession(self, Session(str(uuid.uuid4()), time.monotonic()), transport)
+        session_id = hosted.session_id
+        try:
+            await self._admission.take(session_id, wait_s)
+        except SessionCapacityError:
+            self.metrics.session_refused("draining" if self.draining else "capacity")
+            raise
+        self.sessions.add(hosted)
+        self._reaper.add(session_id, time.monotonic(), held=held)
         try:
             await hosted.open()
+        except BaseException:
+            if hosted.session.state is not SessionState.CLOSED:  # cancelled, with the environment built all the same
+                with anyio.CancelScope(shield=True):
+                    await hosted.close()
+            raise
+        if hosted.is_over:
+            text = f"Session {session_id} was closed while its environment was built."
+            raise hosted.session.lost("open") or SessionLostError(text, phase="connect", session_id=session_id)
+        self.metrics.session_opened(transport)
+        self._plan_sweep()
+        return hosted
+
+    @asynccontextmanager
+    async def session(self, *, wait_s: float = 0.0, transport: str = "ws") -> AsyncGenerator[HostedSession]:
+        """Hold a session: a slot, then an environment. Both are given back at the end, whatever happens.
+
+        Args:
+            wait_s: Seconds to wait for a slot, in turn with others that wait.
+            transport: What the session is opened over, for the metrics.
+
+        Raises:
+            SessionCapacityError: No slot was free in that time, or the server is shutting down.
+            EnvironmentFactoryError: The factory raised.
+        """
+        hosted = await self.open(wait_s=wait_s, transport=transport)
+        try:
             yield hosted
         finally:
             with anyio.CancelScope(shield=True):
                 await hosted.close()
+
+    @asynccontextmanager
+    async def temporary(self) -> AsyncGenerator[HostedSession]:
+        """Build an environment outside the limit, for one request. No more at once than there may be sessions.
+
+        Raises:
+            EnvironmentFactoryError: The factory raised.
+        """
+        if self._temporary is None:
+            self._temporary = anyio.CapacityLimiter(self.ledger.status.max_sessions)
+        async with self._temporary:
+            hosted = HostedSession(self, Session(str(uuid.uuid4()), time.monotonic()), "")
+            await hosted.open()
+            try:
+                yield hosted
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await hosted.close()
+
+    def hold(self, session_id: str) -> HostedSession:
+        """Take a session for a connection, until `release`. One connection at a time.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            SessionStateError: It is still being opened, or another connection holds it.
+        """
+        hosted = self.sessions.find(session_id)
+        if hosted.session.state is SessionState.OPENING:
+            raise SessionStateError(f"Session {session_id} is still initializing", session_id=session_id)
+        if self._reaper.is_held(session_id):
+            text = f"Session {session_id} already has an attached WebSocket"
+            raise SessionStateError(text, session_id=session_id)
+        self._reaper.hold(session_id)
+        return hosted
+
+    def release(self, session_id: str, *, timeout_s: float | None = None) -> None:
+        """The connection that held a session is gone. Nothing happens where the session is gone too.
+
+        Args:
+            session_id: The session.
+            timeout_s: How long it lives from now on without a call; the detached timeout if None.
+        """
+        hosted = self.sessions.get(session_id)
+        if hosted is None:
+            return
+        self._reaper.release(session_id, time.monotonic(), timeout_s)
+        if self.sessions.takes_wish_to_close(session_id):
+            self.nursery.start(hosted.close)
+        self._plan_sweep()
+
+    async def close(self, session_id: str, *, when_released: bool = False) -> bool:
+        """End a session, at once or after its running call. Returns whether it has ended.
+
+        Args:
+            session_id: The session.
+            when_released: Where a connection holds it, end it when that is gone.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        hosted = self.sessions.find(session_id)
+        if when_released and self._reaper.is_held(session_id):
+            self.sessions.wish_to_close(session_id)
+            return False
+        await hosted.close()
+        return hosted.is_over
+
+    def drain(self) -> None:
+        """Take no new sessions and begin no new episodes. Those that run go on until they are done or closed."""
+        self.draining = True
+        self._admission.close()
+        now = time.monotonic()
+        for hosted in self.sessions.all():
+            if hosted.session.state is SessionState.READY:
+                self._reaper.dismiss(hosted.session_id, now)
+        self._plan_sweep()
+
+    async def idle(self) -> None:
+        """Wait until there is no session."""
+        while len(self.sessions):
+            await self._no_sessions.wait()
 
     async def metadata(self) -> EnvironmentMetadata:
         """Return what the environment says of itself. Where the class speaks for itself, an instance is built once.
@@ -75,47 +260,103 @@ class SessionHost:
         Raises:
             EnvironmentFactoryError: The factory raised.
         """
-        if self._metadata is None:
+        found = self._metadata
+        if found is None:
             known = class_behind(self._factory)
             if known is not None and known.get_metadata is AnyEnvironment.get_metadata:
-                self._metadata = default_metadata(known)
+                found = default_metadata(known)
             else:
-                self._metadata = await self.executor.run(self._ask_a_new_instance)
-        return self._metadata
+                async with self.temporary() as hosted:
+                    found = cast("EnvironmentMetadata", await hosted.call_method("get_metadata"))
+            self._metadata = found
+        return found
 
     def shut_down(self) -> None:
         """Let go of the threads."""
         self.executor.shut_down()
 
-    def build(self) -> AnyEnvironment:
-        """Build an environment (blocking).
+    # ------------------------------------------------------------------ what a session tells its host
 
-        Raises:
-            EnvironmentFactoryError: The factory raised; the log has its traceback.
-        """
-        try:
-            environment = self._factory()
-            prepare(environment, self.mode)
-            return environment
-        except Exception as error:  # boundary: a constructor may raise anything
-            name = factory_name(self._factory)
-            logger.exception("The environment factory '%s' raised", name)
-            raise EnvironmentFactoryError(name) from error
+    def forget(self, hosted: HostedSession) -> None:
+        """A session has ended: its slot is free."""
+        session_id = hosted.session_id
+        if not self.sessions.remove(session_id):
+            return  # a temporary one
+        self._reaper.forget(session_id)
+        end = hosted.session.end or SessionEnd.CLOSED
+        if end is SessionEnd.OPEN_FAILED:
+            self.metrics.session_refused("factory")
+        else:
+            self.metrics.session_closed(end.value)
+        self.ledger.release(session_id)
+        if not len(self.sessions):
+            waiting, self._no_sessions = self._no_sessions, anyio.Event()
+            waiting.set()
 
-    def warn_of_dropped(self, environment: AnyEnvironment, arguments: set[str], taken: frozenset[str]) -> None:
+    def dismiss(self, hosted: HostedSession) -> None:
+        """A session's episode ended while the server drains: it ends soon."""
+        if self.sessions.get(hosted.session_id) is hosted:
+            self._reaper.dismiss(hosted.session_id, time.monotonic() + _LINGER_S)
+            self._plan_sweep()
+
+    def call_was_abandoned(self, environment_name: str, session_id: str, call: str) -> None:
+        """A thread was left behind with a call that did not end."""
+        self.metrics.call_abandoned()
+        logger.warning(
+            "Session %s: the %s of %s did not end in time. Its thread cannot be stopped and was left behind. Set "
+            'EXECUTION = "process" on the class: then its process is killed.',
+            session_id,
+            call,
+            environment_name,
+        )
+
+    def warn_of_dropped(self, environment_name: str, arguments: set[str], taken: frozenset[str]) -> None:
         """Tell the log, once for each name, of reset arguments that the environment does not take."""
         for name in sorted(arguments - self._told_of):
             self._told_of.add(name)
             logger.warning(
                 "reset of %s takes no argument '%s': it is dropped. The arguments it takes are: %s.",
-                type(environment).__name__,
+                environment_name,
                 name,
                 ", ".join(sorted(taken)) or "none",
             )
 
-    def _ask_a_new_instance(self) -> EnvironmentMetadata:
-        environment: Any = self.build()
-        try:
-            return environment.get_metadata()
-        finally:
-            environment.close()
+    # ------------------------------------------------------------------ the sweeper
+
+    def _plan_sweep(self) -> None:
+        """Have the next sweep made in time. A timer, and no task: it works without a lifespan too."""
+        loop = asyncio.get_running_loop()
+        at = self._reaper.next_at
+        if self._sweep_timer is not None:
+            if loop is self._sweep_loop and self._sweep_at <= at:
+                return
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        if at < float("inf"):
+            self._sweep_loop, self._sweep_at = loop, at
+            self._sweep_timer = loop.call_later(max(_SWEEP_S, at - time.monotonic()), self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_timer = None
+        for reaped in self._reaper.sweep(time.monotonic(), self._resting_since):
+            hosted = self.sessions.get(reaped.session_id)
+            if hosted is not None:
+                self.metrics.session_reaped()
+                logger.info("Session %s is ended: %s", reaped.session_id, reaped.because)
+                self.nursery.start(hosted.lose, reaped.end, reaped.because)
+        self._plan_sweep()
+
+    def _resting_since(self, session_id: str) -> float | None:
+        hosted = self.sessions.get(session_id)
+        if hosted is None or not hosted.session.is_resting or hosted.is_waited_for:
+            return None
+        return hosted.session.resting_since
+
+    async def _end_all(self) -> None:
+        async def end(hosted: HostedSession) -> None:
+            hosted.cancel_call()
+            await hosted.lose(SessionEnd.SHUTDOWN, "the server has shut down")
+
+        async with anyio.create_task_group() as tasks:
+            for hosted in self.sessions.all():
+                tasks.start_soon(end, hosted)

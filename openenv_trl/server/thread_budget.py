@@ -40,6 +40,11 @@ class ThreadBudget:
         elif at_work is not None and at_work >= self.threads:
             self.threads = min(self._most, self.threads * 2)
 
+    def calls_wait(self, waiting: int) -> None:
+        """So many calls still find no thread, after others have returned."""
+        if self._average_s >= LONG_CALL_S:
+            self.threads = min(self._most, self.threads + waiting)
+
     def call_returned(self, seconds: float, running: int) -> None:
         """A call has returned, after so many seconds in its thread, with so many others still running."""
         self._average_s += _WEIGHT * (seconds - self._average_s)
