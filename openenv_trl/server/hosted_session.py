@@ -76,6 +76,7 @@ class HostedSession:
         "_thread_call",
         "_tools",
         "_turns",
+        "_watchers",
         "episode_id",
         "on_end",
         "session",
@@ -96,6 +97,7 @@ class HostedSession:
         self._placement: Placement | None = None
         self._own_loop: OwnLoop | None = None
         self._turns: Turns | None = None
+        self._watchers: list[Callable[[], None]] | None = None
         self._alarm: Alarm | None = None
         self._task: Task[Any] | None = None
         self._thread_call: ThreadCall[Any] | None = None
@@ -141,6 +143,12 @@ class HostedSession:
             text = f"Session {self.session_id} is lost: {because}. Open a new one."
             error = SessionLostError(text, phase=call, session_id=self.session_id)
             self._interrupt(SessionEnd.CANCELLED, because, error)
+
+    def watch_end(self, callback: Callable[[], None]) -> None:
+        """Have the callback called once when the session has ended: for those who share it, beside ``on_end``."""
+        if self._watchers is None:
+            self._watchers = []
+        self._watchers.append(callback)
 
     @property
     def tools(self) -> list[Tool]:
@@ -525,6 +533,8 @@ class HostedSession:
             self._turns.pass_on()
         if self.on_end is not None:
             self.on_end()
+        for each in self._watchers or ():
+            each()
 
     @property
     def _name(self) -> str:
