@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import pydantic_core
 from anyio.from_thread import BlockingPortal
 from pydantic import ValidationError
 
@@ -17,6 +16,7 @@ from openenv_trl.environment_checker.sampling import sample
 from openenv_trl.environment_checker.subject import AnyEnvironment, Subject
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.types import Action, CallToolAction, Observation, State
+from openenv_trl.wire.codec import encode
 
 ActionLike = Action | Mapping[str, Any]
 SampleActions = Sequence[ActionLike] | Callable[[Observation, random.Random], ActionLike]
@@ -235,8 +235,8 @@ def _as_text(result: object, error: Exception | None) -> str:
     # Metadata is left out: it may hold times and names.
     content = {name: value for name, value in result if name != "metadata"}
     try:
-        return pydantic_core.to_json(content).decode()
-    except pydantic_core.PydanticSerializationError:
+        return encode(content).decode()
+    except TypeError:
         return repr(content)
 
 

@@ -12,14 +12,15 @@ import random
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-import pydantic_core
-
 from openenv_trl.environment_checker.episodes import Moment, Player, attempt, close
+from openenv_trl.environment_checker.lost_numbers import place_of_lost_number
 from openenv_trl.environment_checker.report import Finding
 from openenv_trl.environment_checker.sampling import sample
 from openenv_trl.types import EnvironmentMetadata, Observation, State
+from openenv_trl.wire.codec import encode
+from openenv_trl.wire.model_values import dump_model
 
-_CONVERT = "Convert it where it is made: arrays with .tolist(), numpy numbers with .item(), bytes to base64 text."
+_CONVERT = "A server would take the step and then fail to say what it brought: convert it where it is made."
 
 
 def check_construction(player: Player) -> Iterator[Finding]:
@@ -147,14 +148,7 @@ def _moment_findings(player: Player, moment: Moment) -> Iterator[Finding]:
         )
         if not isinstance(result, Observation):
             return
-    try:
-        pydantic_core.to_json(result.model_dump(exclude={"reward", "done"}))
-    except (pydantic_core.PydanticSerializationError, ValueError) as error:
-        yield Finding(
-            "observation-json",
-            "error",
-            f"The observation of {moment.call} cannot be written as JSON ({error}). {_CONVERT}",
-        )
+    yield from _content_findings(moment.call, result)
     reward = result.reward
     if reward is not None and not _is_finite_number(reward):
         yield Finding(
@@ -171,6 +165,28 @@ def _moment_findings(player: Player, moment: Moment) -> Iterator[Finding]:
             "error",
             f"{moment.call} returned done=True: no step can follow. Return done=False, and end the episode with the "
             "first step's observation where there is nothing to do.",
+        )
+
+
+def _content_findings(call: str, observation: Observation) -> Iterator[Finding]:
+    """Whether what an observation holds reaches a client, and reaches it as it is."""
+    try:
+        written = dump_model(observation, exclude={"reward", "done"}, at="observation")
+        encode(written, at="observation")
+    except TypeError as error:
+        yield Finding(
+            "observation-json",
+            "error",
+            f"What {call} returned cannot be sent. {str(error).rstrip('.')}. {_CONVERT}",
+        )
+        return
+    place = place_of_lost_number(written, "observation")
+    if place is not None:
+        yield Finding(
+            "observation-nan",
+            "warning",
+            f"What {call} returned holds a number that is not finite, at {place}. JSON has no word for it: clients "
+            "of the OpenEnv wire get null, which a typed client refuses. Show None or a finite number instead.",
         )
 
 
@@ -191,10 +207,12 @@ def _state_findings(player: Player, moment: Moment, steps: int, episode_id: str)
         )
         return
     try:
-        pydantic_core.to_json(state.model_dump())
-    except (pydantic_core.PydanticSerializationError, ValueError) as error:
+        encode(dump_model(state, at="state"), at="state")
+    except TypeError as error:
         yield Finding(
-            "state-json", "error", f"After {moment.call}, the state cannot be written as JSON ({error}). {_CONVERT}"
+            "state-json",
+            "error",
+            f"After {moment.call}, the state cannot be sent. {str(error).rstrip('.')}. Convert it where it is made.",
         )
     takes_name = "episode_id" in (player.subject.accepted(player.subject.served("reset")) or {"episode_id"})
     if takes_name and state.episode_id != episode_id:

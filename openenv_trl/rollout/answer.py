@@ -14,6 +14,7 @@ from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.observation import observation_text
 from openenv_trl.rollout.trajectory import EndReason
+from openenv_trl.wire.observations import lost_reward
 
 
 @dataclass(frozen=True)
@@ -76,18 +77,20 @@ def _read(
         text, tokens_cut = template.shorten(text, max_tokens)
         text, _ = template.defuse(text)  # the cut text was decoded: not every tokenizer gives back what it took
     done = bool(result.done)
-    reward = _reward(result.reward, done, earlier) if phase == "step" else None
+    reward = _reward(result.reward, done, earlier, lost_reward(metadata)) if phase == "step" else None
     return Answer(text, reward, done, truncated, tokens_cut, marks_broken)
 
 
-def _reward(reward: Any, done: bool, earlier: list[float | None]) -> float | None:
+def _reward(reward: Any, done: bool, earlier: list[float | None], lost: str | None) -> float | None:
     given = [value for value in earlier if value is not None]
+    if reward is None and lost is not None:
+        raise EpisodeFailed(EndReason.INVALID_REWARD, f"step: the reward is {lost}, which arrives as null")
     if reward is None:
         if done and given:
             raise EpisodeFailed(
                 EndReason.INVALID_REWARD,
-                "step: the last reward is missing though earlier ones were given; on the wire NaN and infinity "
-                "become null",
+                "step: the last reward is missing though earlier ones were given; other servers than this package's "
+                "send NaN and infinity as null",
             )
         return None
     if not isinstance(reward, (bool, int, float)):

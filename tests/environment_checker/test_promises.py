@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, ClassVar
 
+import numpy
 import pytest
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
 from pydantic import Field, field_validator
@@ -95,6 +96,13 @@ class ShowsWhatJsonCannotHold(Sound):
     def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
         answer = super().step(action)
         answer.metadata["board"] = Opaque()
+        return answer
+
+
+class ShowsAnUnknownNumber(Sound):
+    def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        answer = super().step(action)
+        answer.metadata["scores"] = {"all": [1.0, float("nan")]}
         return answer
 
 
@@ -398,6 +406,7 @@ class UntypedActions(Environment[Action, Answer, State]):
         (ShowsAnotherClass, ["observation-type"]),
         (ReturnsADict, ["observation-type"]),
         (ShowsWhatJsonCannotHold, ["observation-json"]),
+        (ShowsAnUnknownNumber, ["observation-nan"]),
         (RewardNaN, ["reward"]),
         (RewardText, ["reward"]),
         (DoneIsANumber, ["done"]),
@@ -441,3 +450,25 @@ def test_a_broken_promise_is_found_and_nothing_else(
     report = check_environment(environment)
     assert report.codes == codes, str(report)
     assert all(len(finding.message) > 40 and finding.message.endswith(".") for finding in report)
+
+
+class ShowsArrays(Sound):
+    def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        answer = super().step(action)
+        answer.metadata.update(board=numpy.zeros((3, 3)), raw=b"\xff", seen={1, 2})
+        return answer
+
+
+def test_what_the_wire_has_a_form_for_is_no_finding() -> None:
+    assert check_environment(ShowsArrays) == []
+
+
+def test_what_cannot_be_sent_is_found_with_its_place_before_any_server_runs() -> None:
+    (finding,) = check_environment(ShowsWhatJsonCannotHold)
+    assert "observation.metadata.board: an object of type" in finding.message
+    assert "A server would take the step and then fail" in finding.message
+
+
+def test_a_number_that_is_lost_is_found_with_its_place() -> None:
+    (finding,) = check_environment(ShowsAnUnknownNumber)
+    assert "observation.metadata.scores.all[1]" in finding.message

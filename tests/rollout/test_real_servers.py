@@ -64,6 +64,8 @@ class Table(Environment[Action, Message, State]):
         if self._fault == "meets":
             self.barrier.wait(60)
         reward = math.nan if self._fault == "nan" and done else 1.0
+        if self._fault == "only nan":
+            reward = math.nan if done else None
         return Message(message=f"Hit {self._hits}.", reward=reward, done=done)
 
     @property
@@ -158,6 +160,17 @@ async def test_steps_of_all_sessions_run_at_the_same_time(serve: Any, tokenizer:
     assert ends(trajectories) == ["done"] * count
     assert [t.reward for t in trajectories] == [3.0] * count
     assert [t.first_observation for t in trajectories] == [f"Table {index}." for index in range(count)]
+
+
+async def test_a_reward_that_json_has_not_is_invalid_though_it_is_the_only_one(
+    serve: Any, tokenizer: Any, say: Any, tasks: Any
+) -> None:
+    async with engine_over(tokenizer, serve().url, max_attempts=1) as engine:
+        (trajectory,) = await engine.run(tasks_with(tasks, "only nan"), say(HIT))
+    assert trajectory.end_reason is EndReason.INVALID_REWARD
+    assert trajectory.reward is None
+    assert trajectory.error is not None
+    assert "the reward is nan" in trajectory.error
 
 
 async def test_each_fault_ends_only_its_own_episode(serve: Any, tokenizer: Any, say: Any, tasks: Any) -> None:
