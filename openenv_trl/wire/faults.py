@@ -97,7 +97,10 @@ def fault_of(error: Exception) -> Fault:
     reason = _reason_of(error)
     if reason is not None:
         return Fault(str(error), WSErrorCode.SESSION_ERROR.value, {"reason": reason})
-    return Fault(str(error) or type(error).__name__, WSErrorCode.EXECUTION_ERROR.value)
+    message = str(error) or type(error).__name__
+    if isinstance(error.__cause__, ValidationError) or isinstance(error, ValidationError):
+        message = f"The environment's own code refused a value; what the client sent had been accepted: {message}"
+    return Fault(message, WSErrorCode.EXECUTION_ERROR.value)
 
 
 def _reason_of(error: Exception) -> str | None:

@@ -90,7 +90,10 @@ def connection(serve: Callable[..., Any]) -> Iterator[Any]:
         ("silent", "KeyError"),
         ("full", "Server at capacity: 7/7 sessions active."),
         ("none", "step of Troubled returned a NoneType, not an Observation"),
-        ("object", "The step was taken, but its result cannot be sent as JSON: Unable to serialize unknown type"),
+        (
+            "object",
+            "The step was taken, but its result cannot be sent as JSON: observation.pixels: an object of type object",
+        ),
     ],
 )
 def test_what_an_environment_does_wrong_is_its_own_fault_and_ends_nothing(
@@ -124,6 +127,11 @@ def test_a_reward_that_json_has_not_is_null_and_in_the_log(
     with caplog.at_level(logging.WARNING, "openenv_trl.server"):
         assert json.loads(ask(connection, _step(reward)))["data"]["reward"] is None
     assert f"the reward is {reward}" in caplog.text
+
+
+@pytest.mark.parametrize("reward", ["nan", "inf", "-inf"])
+def test_a_reward_that_json_has_not_is_told_to_the_client(connection: Any, ask: Ask, reward: str) -> None:
+    assert json.loads(ask(connection, _step(reward)))["data"]["metadata"]["reward_not_finite"] == reward
 
 
 def test_a_state_that_is_no_state_is_told(serve: Callable[..., Any], ask: Ask) -> None:

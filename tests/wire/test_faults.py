@@ -72,7 +72,9 @@ def test_an_error_raised_by_a_validator_can_be_sent() -> None:
 def test_pydantics_own_error_out_of_an_environment_is_the_environments() -> None:
     with pytest.raises(ValidationError) as caught:
         Guess.model_validate({})
-    assert fault_of(caught.value).code == "EXECUTION_ERROR"
+    fault = fault_of(caught.value)
+    assert fault.code == "EXECUTION_ERROR"
+    assert fault.message.startswith("The environment's own code refused a value; what the client sent had been accepted: ")
 
 
 def test_a_validation_fault_of_another_servers_reset_is_the_environments() -> None:
