@@ -21,7 +21,7 @@ from openenv_trl.scoring import ScoredCall, has_scoring, install_scoring
 from openenv_trl.types import Action, EnvironmentMetadata, Observation, ServerMode, State, Tool
 
 if TYPE_CHECKING:
-    from openenv_trl.rubric import Rubric
+    from openenv_trl.rubrics.rubric import Rubric
     from openenv_trl.transform import Transform
 
 ActT = TypeVar("ActT", bound=Action)
@@ -123,11 +123,15 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
     REQUIRES_SINGLE_THREAD_EXECUTOR: ClassVar[bool] = False
     EXECUTION: ClassVar[Literal["auto", "loop", "thread", "process"]] = "auto"
 
+    TOOL_CALLS_ARE_STEPS: ClassVar[bool] = False
+    """Whether ``step`` itself takes the actions that list and call tools (`MCPEnvironment`'s does)."""
+
     # On the class too, since a subclass need not call __init__.
     transform: Transform[Any] | None = None
     rubric: Rubric | None = None
     server_mode: ServerMode = ServerMode.SIMULATION
     _scored_call: ScoredCall | None = None
+    _execution: str | None = None
 
     def __init__(self, transform: Transform[Any] | None = None, rubric: Rubric | None = None) -> None:
         if transform is not None:
@@ -201,6 +205,24 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
             self._scored_call.scored = True
         return 0.0 if self.rubric is None else self.rubric(action, observation)
 
+    @property
+    def _effective_execution(self) -> str:
+        """Where this environment's hooks run: as its server says, or else its class (``EXECUTION``)."""
+        return self._execution or self.EXECUTION
+
+    def offered_tools(self) -> list[Tool]:
+        """The tools that the agent has here and now: those of the class, where nothing else is defined."""
+        return self.list_tools()
+
+    def runs_on_loop(self, name: str) -> bool:
+        """Whether the tool of that name is to be called on the event loop."""
+        return name in self.async_tools()
+
+    def step_may_block(self, action: Any) -> bool:
+        """Whether this step, of a class that has `step_async`, should run as `step` in a thread all the same."""
+        del action
+        return False
+
     @classmethod
     def list_tools(cls) -> list[Tool]:
         """The tools that this class's methods were marked as, in the order they are defined."""
@@ -246,9 +268,20 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
         return cached
 
 
-def prepare(environment: Environment[Any, Any, Any], mode: ServerMode = ServerMode.SIMULATION) -> None:
-    """Make an environment that was just built ready to be called by a server: tell it the mode, have it scored."""
+def prepare(
+    environment: Environment[Any, Any, Any],
+    mode: ServerMode = ServerMode.SIMULATION,
+    execution: str | None = None,
+) -> None:
+    """Make an environment that was just built ready to be called by a server, and have it scored.
+
+    Args:
+        environment: The environment.
+        mode: What the server is for.
+        execution: Where its hooks will run; None for where its class says.
+    """
     environment.server_mode = mode
+    environment._execution = execution  # pyright: ignore[reportPrivateUsage]  # the other half of this module's class
     if has_scoring(environment):
         # The asynchronous hooks of Environment itself only call the others.
         own = type(environment)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from openenv_trl.blocking import wait_for
-from openenv_trl.rubric import Rubric, follow
+from openenv_trl.rubrics.rubric import Rubric, follow
 from openenv_trl.transform import Transform
 from openenv_trl.types import ListToolsAction, Observation
 

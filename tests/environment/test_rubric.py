@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from openenv_trl.rubric import Gate, Rubric, RubricDict, RubricList, Sequential, WeightedSum
-from openenv_trl.trajectory_rubric import ExponentialDiscountingTrajectoryRubric
+from openenv_trl.rubrics.rubric import Gate, Rubric, RubricDict, RubricList, Sequential, WeightedSum
+from openenv_trl.rubrics.trajectory import ExponentialDiscountingTrajectoryRubric
 
 
 class Fixed(Rubric):
@@ -26,7 +27,7 @@ class Fixed(Rubric):
 
 class Later(Fixed):
     async def forward(self, action: Any, observation: Any) -> float:  # type: ignore[override]
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return super().forward(action, observation)
 
 

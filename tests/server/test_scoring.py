@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from openenv_trl.environment import Environment, prepare
-from openenv_trl.rubric import Rubric, WeightedSum
+from openenv_trl.rubrics.rubric import Rubric, WeightedSum
+from openenv_trl.rubrics.trajectory import TrajectoryRubric
 from openenv_trl.server import create_app
-from openenv_trl.trajectory_rubric import TrajectoryRubric
 from openenv_trl.transform import CompositeTransform, NullTransform, Transform
 from openenv_trl.types import Action, Observation, State
 
@@ -40,7 +41,7 @@ class Count(Rubric):
 
 class CountLater(Count):
     async def forward(self, action: Any, observation: Any) -> Any:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return super().forward(action, observation)
 
 

@@ -60,7 +60,7 @@ def test_a_response_is_a_result_or_a_failure() -> None:
 
 def test_a_tool_without_description_survives_the_way() -> None:
     tool = Tool(name="hit", input_schema={"type": "object", "properties": {}})
-    assert mcp_tool(tool)["description"] is None
+    assert mcp_tool(tool)["description"] == ""
     assert tool_of_mcp(mcp_tool(tool)) == tool
 
 

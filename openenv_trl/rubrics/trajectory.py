@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from openenv_trl.rubric import Rubric, Score
+from openenv_trl.rubrics.rubric import Rubric, Score
 
 
 class TrajectoryRubric(Rubric):
