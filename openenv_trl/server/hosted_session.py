@@ -37,6 +37,7 @@ from openenv_trl.server.turns import Turns
 from openenv_trl.server.worker_threads import ThreadCall
 from openenv_trl.types import Action, CallToolAction, Observation, Tool
 from openenv_trl.wire.faults import error_list
+from openenv_trl.wire.model_values import dump_model
 from openenv_trl.wire.tools import ListToolsObservation, observation_of_tool
 
 if TYPE_CHECKING:
@@ -225,11 +226,12 @@ class HostedSession:
             EnvironmentExecutionError: The environment raised, or its state is no `State`.
             DeadlineExceededError: It took longer than the deadline.
             SessionLostError: The session has ended.
+            TypeError: A serializer of the state's own raised; the text names the field.
         """
         environment, _, placement = self._opened("state")
         arguments = (environment, "state")
         found = await self._call("state", placement.state, getattr, arguments, _NO_ARGUMENTS, deadline_s, BaseModel)
-        return found.model_dump()
+        return dump_model(found, at="state")
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], *, call: str = "tool call", deadline_s: float | None = None

@@ -97,7 +97,7 @@ def encode_reply(kind: ReplyType, data: dict[str, Any]) -> bytes:
     Raises:
         TypeError: The data hold something that JSON cannot express.
     """
-    return b'{"type":"%b","data":%b}' % (kind.encode(), encode(data))
+    return b'{"type":"%b","data":%b}' % (kind.encode(), encode(data, at="" if kind == "observation" else kind))
 
 
 def parse_reply(text: str | bytes) -> Reply | Fault:
