@@ -1,0 +1,91 @@
+"""One session's tools, as an agent of the Model Context Protocol lists and calls them.
+
+What the model did wrong (a tool that does not exist, arguments that do not fit) and what the tool itself could not do
+come back as results with ``isError``, which the model reads. Only what no model can mend (the session is gone) is an
+error of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import anyio
+
+from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError, OpenEnvError
+from openenv_trl.progress import progress_listener
+from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.server.mcp_progress import ProgressReports
+from openenv_trl.server.mcp_results import agent_mistake, agent_result, agent_tools
+from openenv_trl.server.mcp_sdk import Caller, ProtocolFailure, Report
+from openenv_trl.wire.rpc import RpcErrorCode
+
+logger = logging.getLogger("openenv_trl.server")
+
+
+class AgentTools:
+    """The tools of one session.
+
+    Args:
+        hosted: The session.
+        progress_interval_s: How often a client that asked for progress hears of a call that says nothing itself.
+    """
+
+    def __init__(self, hosted: HostedSession, progress_interval_s: float) -> None:
+        self._hosted = hosted
+        self._interval_s = progress_interval_s
+        self._listed: list[str] | None = None
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Return the entries of ``tools/list``."""
+        tools = self._hosted.tools
+        self._listed = [tool.name for tool in tools]
+        return agent_tools(tools)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Return the result of ``tools/call``.
+
+        Raises:
+            ProtocolFailure: The session takes no calls any more.
+        """
+        if caller.report is None:
+            outcome = await self._call(name, arguments)
+        else:
+            outcome = await self._call_with_progress(name, arguments, caller.report)
+        if isinstance(outcome, ProtocolFailure):
+            raise outcome
+        if self._listed is not None and self._listed != [tool.name for tool in self._hosted.tools]:
+            self._listed = None  # told once; until the client lists them again
+            await caller.tools_changed()
+        return outcome
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any] | ProtocolFailure:
+        try:
+            value = await self._hosted.call_tool(name, arguments)
+        except ActionValidationError as error:
+            return agent_mistake(str(error))
+        except EnvironmentExecutionError as error:
+            return agent_mistake(f"The tool '{name}' failed: {error}")
+        except OpenEnvError as error:
+            return ProtocolFailure(RpcErrorCode.SERVER_ERROR, str(error))
+        try:
+            return agent_result(value)
+        except TypeError as error:
+            logger.error("The result of the tool '%s' cannot be sent: %s", name, error)
+            return agent_mistake(f"The tool '{name}' was called, but its result cannot be sent as JSON: {error}")
+
+    async def _call_with_progress(
+        self, name: str, arguments: dict[str, Any], report: Report
+    ) -> dict[str, Any] | ProtocolFailure:
+        outcome: dict[str, Any] | ProtocolFailure = ProtocolFailure(RpcErrorCode.SERVER_ERROR, "The call did not end.")
+        reports = ProgressReports(asyncio.get_running_loop())
+        before = progress_listener.set(reports.put)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(reports.send_all, report, self._interval_s)
+                outcome = await self._call(name, arguments)
+                reports.end()
+            return outcome
+        finally:
+            progress_listener.reset(before)
