@@ -40,6 +40,7 @@ class Connection:
         settings: How the socket is opened and kept.
         message_timeout_s: Seconds for a reply, where a call says nothing else.
         socket: One that is open already, for the first try.
+        wait_for_slot_s: Seconds that the server was asked to wait for a slot, on top of those for the environment.
     """
 
     def __init__(
@@ -48,10 +49,12 @@ class Connection:
         settings: SocketSettings,
         message_timeout_s: float,
         socket: Socket | None = None,
+        wait_for_slot_s: float = 0.0,
     ) -> None:
         self._address = address
         self._settings = settings
         self._message_timeout_s = message_timeout_s
+        self._opening_timeout_s = message_timeout_s + wait_for_slot_s
         self._session = ClientSession(address.base_url)
         self._socket: Socket | None = None
         self._unused = socket
@@ -141,7 +144,7 @@ class Connection:
         self._socket = socket
 
     async def _await_session(self, socket: Socket) -> None:
-        base_url, limit_s = self._address.base_url, self._message_timeout_s
+        base_url, limit_s = self._address.base_url, self._opening_timeout_s
         deadline = socket.abort_after(limit_s)
         try:
             answer = await _exchange(socket, encode_request("mcp", rpc_request("connect", "ping")))

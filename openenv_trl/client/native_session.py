@@ -23,6 +23,7 @@ from openenv_trl.wire.faults import WSErrorCode, error_of
 from openenv_trl.wire.frames import Reply, ReplyType, RequestType
 
 _CLOSE_S = 5.0  # for the server to close the environment
+_HEAD_START_S = 0.5  # of this side's deadline on the server's, which is there for a client that is gone
 _FOREVER_S = 1e9  # timers take no infinity
 _KIND = {"reset": frames.RESET, "step": frames.STEP, "state": frames.STATE, "mcp": frames.RPC}
 _SESSION_ENDS = (WSErrorCode.CAPACITY_REACHED, WSErrorCode.FACTORY_ERROR, WSErrorCode.SESSION_ERROR)
@@ -261,7 +262,7 @@ class NativeLink:
         self._deadline = None
 
     def _encoded(self, phase: str, kind: int, body: Any, limit_s: float) -> bytes:
-        deadline_s = limit_s if limit_s < _FOREVER_S else None
+        deadline_s = limit_s + _HEAD_START_S if limit_s < _FOREVER_S else None
         try:
             frame = frames.encode_request(kind, self._number, self._call + 1, body, deadline_s)
         except TypeError as error:

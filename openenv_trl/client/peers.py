@@ -18,11 +18,10 @@ from openenv_trl.client.connection import Connection
 from openenv_trl.client.message_socket import MessageSocket, SocketSettings
 from openenv_trl.client.native_connection import NativeConnection
 from openenv_trl.client.native_session import NativeLink
-from openenv_trl.client.session import ClientState
 from openenv_trl.client.transport import AwaitedSocket, Socket, open_message_socket
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError
 from openenv_trl.wire import native_frames as frames
-from openenv_trl.wire.frames import WAIT_HEADER, Reply, RequestType
+from openenv_trl.wire.frames import WAIT_HEADER
 
 Wire = Literal["auto", "openenv", "native"]
 Link = Connection | NativeLink
@@ -45,93 +44,31 @@ class LinkSettings:
     wire: Wire
 
 
-class ChosenLink:
-    """A client's session, on whichever wire its server speaks. The same face as the two links have.
+async def choose_link(address: ServerAddress, settings: LinkSettings) -> Link:
+    """Return a session to be opened, on whichever wire its server speaks.
 
     Args:
         address: The server.
-        settings: How to open and call it.
+        settings: How to open and call the session.
+
+    Raises:
+        ConnectionFailedError: No server answered at the address.
+        ConfigurationError: The settings want the native wire, and the server does not speak it.
     """
-
-    __slots__ = ("_address", "_choosing", "_link", "_settings")
-
-    def __init__(self, address: ServerAddress, settings: LinkSettings) -> None:
-        self._address = address
-        self._settings = settings
-        self._link: Link | None = None
-        self._choosing: asyncio.Lock | None = None
-
-    @property
-    def state(self) -> ClientState:
-        """Where the session stands."""
-        return self._link.state if self._link is not None else ClientState.NEW
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a call could be sent now."""
-        return self._link is not None and self._link.is_open
-
-    @property
-    def wire(self) -> str | None:
-        """Which wire the session is on; None before it was opened."""
-        if self._link is None:
-            return None
-        return "native" if isinstance(self._link, NativeLink) else "openenv"
-
-    @property
-    def session_id(self) -> str | None:
-        """The session's name on the server, where the wire tells it."""
-        return self._link.session_id if isinstance(self._link, NativeLink) else None
-
-    async def open(self) -> None:
-        """Open the session; nothing where it is open. See `EnvClient.connect`."""
-        link = self._link or await self._choose()
-        try:
-            await link.open()
-        finally:
-            if link.state is ClientState.NEW:
-                self._link = None  # the next try asks again which wire it is
-
-    async def call(
-        self, phase: str, kind: RequestType, data: dict[str, Any] | None = None, timeout_s: float | None = None
-    ) -> Reply:
-        """Send a request and return its reply, opening the session first where that was not done yet."""
-        link = self._link
-        if link is None:
-            await self.open()
-            link = self._link
-            assert link is not None, "an opened session has a link"
-        return await link.call(phase, kind, data, timeout_s)
-
-    async def close(self) -> None:
-        """End the session. See `EnvClient.close`."""
-        if self._link is None:
-            self._link = Connection(self._address, self._settings.socket, self._settings.message_timeout_s)
-        await self._link.close()
-
-    async def _choose(self) -> Link:
-        if self._choosing is None:
-            self._choosing = asyncio.Lock()
-        async with self._choosing:
-            if self._link is None:
-                self._link = await self._chosen()
-            return self._link
-
-    async def _chosen(self) -> Link:
-        settings = self._settings
-        if settings.wire == "openenv":
-            return Connection(self._address, _with_wait(settings), settings.message_timeout_s)
-        peer = _peer(self._address, settings.socket)
-        reached = await peer.reach(_with_wait(settings))
-        if isinstance(reached, NativeConnection):
-            return NativeLink(peer.native, self._address.base_url, settings.message_timeout_s, settings.wait_for_slot_s)
-        if settings.wire == "native":
-            reached.abort()
-            raise ConfigurationError(
-                f'{self._address.base_url} does not speak the native wire: leave wire="auto", or serve the environment '
-                "with openenv_trl."
-            )
-        return Connection(self._address, _with_wait(settings), settings.message_timeout_s, reached)
+    own, timeout_s, wait_s = _with_wait(settings), settings.message_timeout_s, settings.wait_for_slot_s
+    if settings.wire == "openenv":
+        return Connection(address, own, timeout_s, wait_for_slot_s=wait_s)
+    peer = _peer(address, settings.socket)
+    reached = await peer.reach(own)
+    if isinstance(reached, NativeConnection):
+        return NativeLink(peer.native, address.base_url, timeout_s, wait_s)
+    if settings.wire == "native":
+        reached.abort()
+        raise ConfigurationError(
+            f'{address.base_url} does not speak the native wire: leave wire="auto", or serve the environment with '
+            "openenv_trl."
+        )
+    return Connection(address, own, timeout_s, reached, wait_for_slot_s=wait_s)
 
 
 class _Peer:

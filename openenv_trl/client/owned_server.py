@@ -1,0 +1,134 @@
+"""A server that a client starts for itself and stops when it is closed, through a provider that its user gave.
+
+Takes the providers of this package (``start`` gives replicas) and those written for the public one: container
+providers (``start_container``, ``wait_for_ready``, ``stop_container``) and runtime providers (``start``,
+``wait_for_ready``, ``stop``). Blocking ones run in a thread.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+
+from openenv_trl.errors import ConfigurationError, ServerStartError
+
+
+class OwnedServer:
+    """One server.
+
+    Args:
+        provider: What starts and stops it.
+        running: Whether it runs already, so that it is only to be stopped.
+
+    Raises:
+        ConfigurationError: The provider has no start that can be called without arguments.
+    """
+
+    def __init__(self, provider: Any, *, running: bool) -> None:
+        self._provider = provider
+        self._name = type(provider).__name__
+        self._runs_containers = callable(getattr(provider, "start_container", None))
+        start, stop = ("start_container", "stop_container") if self._runs_containers else ("start", "stop")
+        self._start = _method(provider, start)
+        self._stop = _method(provider, stop)
+        self._to_stop = running
+        if not running:
+            _check_arguments(provider, self._start)
+
+    async def start(self) -> str:
+        """Start the server, wait until it is ready, and return its address.
+
+        Raises:
+            ServerStartError: The provider gave no address.
+        """
+        self._to_stop = True
+        try:
+            given = await _call(self._start)
+            base_url = _base_url(given)
+            if base_url is None:
+                raise ServerStartError(f"{self._name} started, but gave no address of a server: {given!r}.")
+            wait = getattr(self._provider, "wait_for_ready", None)
+            if callable(wait):
+                await _call(wait, *([base_url] if self._runs_containers else []))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.stop()
+            raise
+        return base_url
+
+    async def stop(self) -> None:
+        """Stop the server. Does nothing where it was stopped; tries again where that failed."""
+        if self._to_stop:
+            await _call(self._stop)
+            self._to_stop = False
+
+
+class ImageServer:
+    """A container provider and the image for it to run, as a provider that starts without arguments.
+
+    Args:
+        provider: An object with ``start_container(image, …)``, ``wait_for_ready(base_url)`` and ``stop_container()``.
+        image: The image.
+        arguments: Further arguments of ``start_container``.
+
+    Raises:
+        ConfigurationError: The provider is no container provider, or takes other arguments.
+    """
+
+    def __init__(self, provider: Any, image: str, arguments: Mapping[str, Any]) -> None:
+        self._provider = provider
+        self._image = image
+        self._arguments = arguments
+        _method(provider, "stop_container")
+        _check_arguments(provider, _method(provider, "start_container"), image, **arguments)
+
+    async def start(self) -> str:
+        """Start the container, and return its server's address when that is ready."""
+        base_url = await _call(self._provider.start_container, self._image, **self._arguments)
+        await _call(self._provider.wait_for_ready, base_url)
+        return base_url
+
+    async def stop(self) -> None:
+        """Stop the container."""
+        await _call(self._provider.stop_container)
+
+
+def _method(provider: Any, name: str) -> Callable[..., Any]:
+    method = getattr(provider, name, None)
+    if not callable(method):
+        raise ConfigurationError(
+            f"provider={type(provider).__name__} cannot be used: it has no method {name}(). A provider has start() and "
+            "stop(), or start_container(image) and stop_container()."
+        )
+    return method
+
+
+def _check_arguments(provider: Any, start: Callable[..., Any], *positional: Any, **named: Any) -> None:
+    try:
+        inspect.signature(start).bind(*positional, **named)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"provider={type(provider).__name__} cannot start a server so: {error}. For a provider that needs an image "
+            "use from_docker_image(image, provider=...)."
+        ) from None
+    except ValueError:
+        pass  # a function in C, which tells no signature
+
+
+async def _call(function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*positional, **named)
+    given = await anyio.to_thread.run_sync(lambda: function(*positional, **named))
+    return await given if inspect.isawaitable(given) else given
+
+
+def _base_url(given: Any) -> str | None:
+    if isinstance(given, str):
+        return given
+    replicas = cast("list[Any]", given) if isinstance(given, list) else [given]
+    base_url = getattr(replicas[0], "base_url", None) if replicas else None
+    return base_url if isinstance(base_url, str) else None
