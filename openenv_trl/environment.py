@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from openenv_trl.blocking import wait_for
-from openenv_trl.errors import ActionValidationError, ConfigurationError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, EnvironmentExecutionError
 from openenv_trl.scoring import ScoredCall, has_scoring, install_scoring
-from openenv_trl.types import Action, EnvironmentMetadata, Observation, ServerMode, State, Tool
+from openenv_trl.types import Action, CallToolAction, EnvironmentMetadata, Observation, ServerMode, State, Tool
+from openenv_trl.wire.tools import observation_of_tool
 
 if TYPE_CHECKING:
     from openenv_trl.rubrics.rubric import Rubric
@@ -254,6 +255,16 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
             ) from error
         return getattr(self, bound.attribute)(**{key: getattr(values, key) for key in type(values).model_fields})
 
+    def tool_step(self, action: CallToolAction) -> Any:
+        """Take the step that calls a tool: returns its observation, or an awaitable of it.
+
+        Raises:
+            ActionValidationError: No such tool, or arguments that do not fit it. The environment did not move.
+            EnvironmentExecutionError: The tool was called, but its result cannot be sent.
+        """
+        value = self.call_tool(action.tool_name, action.arguments)
+        return _observed_later(action, value) if inspect.isawaitable(value) else _observed(action, value)
+
     @classmethod
     def _bound_tools(cls) -> dict[str, _BoundTool]:
         cached: dict[str, _BoundTool] | None = cls.__dict__.get("_bound_tools_cache")
@@ -266,6 +277,19 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
                         cached[mark[0]] = _BoundTool(attribute, mark[0], mark[1], getattr(cls, attribute))
             cls._bound_tools_cache = cached
         return cached
+
+
+def _observed(action: CallToolAction, value: Any) -> Observation:
+    try:
+        return observation_of_tool(action.tool_name, value)
+    except TypeError as error:
+        raise EnvironmentExecutionError(
+            f"The tool '{action.tool_name}' was called, but its result cannot be sent: {error}", phase="step"
+        ) from error
+
+
+async def _observed_later(action: CallToolAction, value: Awaitable[Any]) -> Observation:
+    return _observed(action, await value)
 
 
 def prepare(
@@ -287,7 +311,7 @@ def prepare(
         own = type(environment)
         asynchronous = ("reset_async", "step_async")
         overridden = [name for name in asynchronous if getattr(own, name) is not getattr(Environment, name)]
-        install_scoring(environment, ["reset", "step", *overridden])
+        install_scoring(environment, ["reset", "step", "tool_step", *overridden])
 
 
 def default_metadata(environment_class: type[Any]) -> EnvironmentMetadata:

@@ -282,6 +282,8 @@ class MCPEnvironment(Environment[Any, Any, State]):
         return observation_of_tool(action.tool_name, outcome)
 
     def _failed(self, action: CallToolAction, error: Exception) -> Observation:
+        if isinstance(error, ConfigurationError):
+            raise error  # for the environment's author, not for the agent
         kind, text = describe_failure(action.tool_name, error, self.mcp_server)
         return CallToolObservation(tool_name=action.tool_name, error=ToolError(error_type=kind, message=text))
 

@@ -80,7 +80,7 @@ class EnvironmentBuilder:
     def _build_here(self) -> AnyEnvironment:
         try:
             environment = self._factory()
-            prepare(environment, self.mode)
+            prepare(environment, self.mode, self._execution)
             return environment
         except Exception as error:  # boundary: a constructor may raise anything
             logger.exception("The environment factory '%s' raised", self.name)
@@ -91,7 +91,7 @@ class EnvironmentBuilder:
         if not hooks.single_thread:
             self._executor.loosen()
         execution = self._execution = self._execution or hooks.execution
-        return Built(environment, hooks, placement_of(hooks, execution), environment.list_tools())
+        return Built(environment, hooks, placement_of(hooks, execution), environment.offered_tools())
 
 
 def _close(environment: AnyEnvironment | None) -> None:

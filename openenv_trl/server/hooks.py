@@ -28,6 +28,7 @@ class Hooks:
         reset_arguments: Names that ``reset`` takes; None if it takes any.
         has_tools: Whether methods are marked as tools.
         async_tools: Names of the tools that are coroutine functions.
+        tool_calls_are_steps: Whether ``step`` itself takes the actions that list and call tools.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Hooks:
     reset_arguments: frozenset[str] | None
     has_tools: bool
     async_tools: frozenset[str]
+    tool_calls_are_steps: bool
 
 
 @functools.lru_cache(maxsize=256)
@@ -53,6 +55,7 @@ def hooks_of(environment_class: type[AnyEnvironment]) -> Hooks:
         reset_arguments=_accepted(environment_class.reset_async if async_reset else environment_class.reset),
         has_tools=bool(environment_class.list_tools()),
         async_tools=environment_class.async_tools(),
+        tool_calls_are_steps=environment_class.TOOL_CALLS_ARE_STEPS,
     )
 
 

@@ -10,9 +10,10 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import anyio
 
@@ -31,6 +32,7 @@ from openenv_trl.server.registry import SessionRegistry
 from openenv_trl.server.session import Session, SessionEnd, SessionState
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.types import Action, EnvironmentMetadata, ServerMode
+from openenv_trl.wire.actions import deserialize_action, takes_tool_actions
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -54,6 +56,7 @@ class SessionHost:
         metrics: What is counted.
         nursery: Tasks that outlive the connection that began them.
         worker: Which of several server processes this is; None where it is the only one.
+        new_session_id: Makes the id of a session; that of one worker among several tells which.
         draining: Whether new sessions are refused because the server is going to stop.
     """
 
@@ -69,7 +72,10 @@ class SessionHost:
     ) -> None:
         self._settings = settings = settings or AppSettings()
         self.action_cls = action_cls
-        self.validate = action_cls.model_validate
+        self.validate_any = partial(deserialize_action, action_cls=action_cls)
+        self.validate: Callable[[dict[str, Any]], Action] = (
+            self.validate_any if takes_tool_actions(action_cls) else action_cls.model_validate
+        )
         self.ledger = ledger
         self.executor = executor
         self.builder = EnvironmentBuilder(factory, executor, settings.execution)
@@ -78,6 +84,7 @@ class SessionHost:
         self.nursery = Nursery()
         self.sessions = SessionRegistry()
         self.worker: int | None = None
+        self.new_session_id: Callable[[], str] = _new_session_id
         self.draining = False
         self._factory = factory
         self._admission = Admission(ledger, settings.max_waiting, self.metrics)
@@ -131,7 +138,7 @@ class SessionHost:
             EnvironmentFactoryError: The factory raised.
             SessionLostError: The session was closed while its environment was built.
         """
-        hosted = HostedSession(self, Session(str(uuid.uuid4()), time.monotonic()), transport)
+        hosted = HostedSession(self, Session(self.new_session_id(), time.monotonic()), transport)
         session_id = hosted.session_id
         try:
             await self._admission.take(session_id, wait_s)
@@ -360,3 +367,7 @@ class SessionHost:
         async with anyio.create_task_group() as tasks:
             for hosted in self.sessions.all():
                 tasks.start_soon(end, hosted)
+
+
+def _new_session_id() -> str:
+    return str(uuid.uuid4())

@@ -38,7 +38,7 @@ from openenv_trl.server.worker_threads import ThreadCall
 from openenv_trl.types import Action, CallToolAction, Observation, Tool
 from openenv_trl.wire.faults import error_list
 from openenv_trl.wire.model_values import dump_model
-from openenv_trl.wire.tools import ListToolsObservation, observation_of_tool
+from openenv_trl.wire.tools import ListToolsObservation
 
 if TYPE_CHECKING:
     from openenv_trl.server.host import SessionHost
@@ -153,7 +153,10 @@ class HostedSession:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools that the environment offers."""
+        """The tools that the environment offers here and now."""
+        environment = self._environment
+        if environment is not None and self._hooks is not None and self._hooks.tool_calls_are_steps:
+            return environment.offered_tools()
         return self._tools
 
     @property
@@ -210,6 +213,8 @@ class HostedSession:
             SessionLostError: The session has ended.
         """
         environment, hooks, placement = self._opened("step")
+        if hooks.tool_calls_are_steps:
+            return await self._step_of_either_kind(data, deadline_s)
         if self._tools and self._is_about_tools(data):
             return await self._tool_step(data, deadline_s)
         action = self._parse(self._host.validate, data)
@@ -251,13 +256,7 @@ class HostedSession:
             SessionLostError: The session has ended.
         """
         environment, _, placement = self._opened(call)
-        hook, given = environment.call_tool, (name, arguments)
-        try:
-            return await self._call(call, placement.tool(name), hook, given, _NO_ARGUMENTS, deadline_s, None, name)
-        except ActionValidationError as error:
-            if not error.errors:
-                error.errors = [{"type": "tool_call", "loc": ["tool_name"], "msg": str(error), "input": name}]
-            raise
+        return await self._about_tool(call, placement, name, environment.call_tool, (name, arguments), deadline_s)
 
     async def call_method(self, method: str, *args: Any, deadline_s: float | None = None, **kwargs: Any) -> Any:
         """Call another of the environment's methods, where it may block, between two other calls.
@@ -290,14 +289,37 @@ class HostedSession:
     async def _tool_step(self, data: dict[str, Any], deadline_s: float | None) -> Observation:
         if data.get("type") == "list_tools":
             return ListToolsObservation(tools=self._tools)
+        environment, _, placement = self._opened("step")
         action = cast("CallToolAction", self._parse(CallToolAction.model_validate, data))
-        value = await self.call_tool(action.tool_name, action.arguments, call="step", deadline_s=deadline_s)
+        return await self._about_tool("step", placement, action.tool_name, environment.tool_step, (action,), deadline_s)
+
+    async def _about_tool(
+        self,
+        call: str,
+        placement: Placement,
+        name: str,
+        hook: Callable[..., Any],
+        given: tuple[Any, ...],
+        deadline_s: float | None,
+    ) -> Any:
+        where = placement.tool(name)
+        if where is not _AWAITED and self._environment is not None and self._environment.runs_on_loop(name):
+            where = _AWAITED if not placement.in_own_loop else where
         try:
-            return observation_of_tool(action.tool_name, value)
-        except TypeError as error:
-            raise EnvironmentExecutionError(
-                f"The tool '{action.tool_name}' was called, but its result cannot be sent: {error}", phase="step"
-            ) from error
+            return await self._call(call, where, hook, given, _NO_ARGUMENTS, deadline_s, None, name)
+        except ActionValidationError as error:
+            if not error.errors:
+                error.errors = [{"type": "tool_call", "loc": ["tool_name"], "msg": str(error), "input": name}]
+            raise
+
+    async def _step_of_either_kind(self, data: dict[str, Any], deadline_s: float | None) -> Observation:
+        """Take a step of an environment whose ``step`` takes the actions about tools too."""
+        environment, hooks, placement = self._opened("step")
+        action = self._parse(self._host.validate_any, data)
+        where, hook = placement.step, environment.step_async if hooks.async_step else environment.step
+        if hooks.async_step and placement.other is not _AWAITED and environment.step_may_block(action):
+            where, hook = placement.other, environment.step
+        return await self._call("step", where, hook, (action,), _NO_ARGUMENTS, deadline_s, Observation)
 
     def _parse(self, validate: Any, data: dict[str, Any]) -> Action:
         try:

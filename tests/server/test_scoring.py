@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from openenv_trl.environment import Environment, prepare
+from openenv_trl.environment import Environment, prepare, tool
 from openenv_trl.rubrics.rubric import Rubric, WeightedSum
 from openenv_trl.rubrics.trajectory import TrajectoryRubric
 from openenv_trl.server import create_app
@@ -112,6 +112,31 @@ def test_rubric_and_transform_are_applied_once_whoever_does_it(
             step = json.loads(ask(connection, '{"type":"step","data":{}}'))["data"]
             assert step["reward"] == number
             assert step["metadata"] == {"rubric": {rubric_class.__name__: number}, "marks": 1}
+
+
+@pytest.mark.parametrize("rubric_class", [Count, CountLater])
+def test_a_tool_call_is_a_step_and_scored_like_one(
+    rubric_class: type[Count], serve: Callable[..., Any], ask: Callable[..., str]
+) -> None:
+    class Tooled(Quiet):
+        def __init__(self) -> None:
+            Environment.__init__(self, rubric=rubric_class())
+
+        @tool
+        def look(self) -> dict[str, int]:
+            return {"seen": 1}
+
+        @tool
+        async def move(self) -> Observation:
+            return Observation()
+
+    connection = serve(create_app(Tooled, Action, Observation)).socket()
+    for number, name in enumerate(("look", "move"), 1):
+        action = {"type": "call_tool", "tool_name": name}
+        step = json.loads(ask(connection, json.dumps({"type": "step", "data": action})))["data"]
+        assert step["reward"] == number
+    listed = json.loads(ask(connection, '{"type":"step","data":{"type":"list_tools"}}'))["data"]
+    assert listed["reward"] is None
 
 
 def test_named_scores_are_in_the_metadata() -> None:
