@@ -16,15 +16,17 @@ from starlette.routing import WebSocketRoute
 from openenv_trl.environment import Environment
 from openenv_trl.server.access_middleware import install_access
 from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode_of, warn_of_web_page
-from openenv_trl.server.capacity import CapacityLedger, ConcurrencyConfig
+from openenv_trl.server.capacity import ConcurrencyConfig
 from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.metrics_page import install_metrics
 from openenv_trl.server.nursery import Nursery
+from openenv_trl.server.probes import add_probes
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.server.websocket import WebSocketEndpoint
+from openenv_trl.server.workers.joining import join_workers, ledger_here
 from openenv_trl.types import Action, Observation, ServerMode, State
 
 _SPARE_THREADS = 4  # for the HTTP routes beside a full house of sessions
@@ -163,7 +165,7 @@ class HTTPEnvServer:
         self.host = SessionHost(
             env,
             action_cls,
-            CapacityLedger(config.max_concurrent_envs),
+            ledger_here(config.max_concurrent_envs),
             SingleThread(threads) if single else WorkerThreads(threads),
             settings=self._settings,
             session_timeout=config.session_timeout,
@@ -192,6 +194,8 @@ class HTTPEnvServer:
         install_descriptive_routes(app)
         information = {"name": self._env_name, "mode": app.state.mode}
         install_metrics(app, self.host.metrics, lambda: self.host.ledger.status, information)
+        add_probes(app, self.host)
+        join_workers(app, self.host, self._settings.max_message_bytes)
         install_access(app, self._settings)
         _install_lifespan(app, self.host)
 

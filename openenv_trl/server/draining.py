@@ -1,12 +1,13 @@
 """How a server stops: no new sessions, time for the episodes that run, then an end that says so.
 
 The first SIGTERM or SIGINT begins the drain: ``/ready`` turns 503, new sessions are refused, steps are still answered.
-The drain is over when no episode runs any more, after ``drain_timeout_s``, or with a second signal. Then the sockets
-close with code 1012, the environments are closed, and the process ends.
+Sessions without an episode end soon, the others when theirs is done. The drain is over when no session is left, after
+``drain_timeout_s``, or with a second signal. Then the sockets close with code 1012 and the process ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,11 +19,8 @@ import anyio
 import uvicorn
 
 from openenv_trl.server.host import SessionHost
-from openenv_trl.server.session import SessionState
 
 logger = logging.getLogger("openenv_trl.server")
-
-_AT_REST = (SessionState.READY, SessionState.CLOSED)
 
 
 class Stage(Enum):
@@ -55,9 +53,9 @@ class Drain:
         """End at once."""
         self.stage = Stage.OVER
 
-    def look(self, now: float, episodes: int) -> Stage:
-        """Return where the server stands, with that many episodes running."""
-        if self.stage is Stage.DRAINING and (episodes == 0 or now >= self._ends_at):
+    def look(self, now: float, sessions: int) -> Stage:
+        """Return where the server stands, with that many sessions left."""
+        if self.stage is Stage.DRAINING and (sessions == 0 or now >= self._ends_at):
             self.stage = Stage.OVER
         return self.stage
 
@@ -92,6 +90,7 @@ class DrainingServer(uvicorn.Server):
         self._beside = beside
         self._on_drain = on_drain
         self._told = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the drain; a second signal ends it."""
@@ -101,8 +100,11 @@ class DrainingServer(uvicorn.Server):
             self._drain.end()
 
     def begin_drain(self) -> None:
-        """Take no new sessions, and stop when no episode runs any more."""
+        """Take no new sessions, and stop when those that there are have ended."""
         self._drain.begin(time.monotonic())
+        if self._loop is not None:
+            # A signal's handler may run in the midst of anything.
+            self._loop.call_soon_threadsafe(self._tell)
 
     def end_drain(self) -> None:
         """Stop now."""
@@ -110,6 +112,7 @@ class DrainingServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Serve until the drain is over."""
+        self._loop = asyncio.get_running_loop()
         async with anyio.create_task_group() as tasks:
             for each in self._beside:
                 tasks.start_soon(each, self)
@@ -122,24 +125,21 @@ class DrainingServer(uvicorn.Server):
             return True
         if self._drain.stage is Stage.SERVING:
             return False
-        if not self._told:
-            self._told = True
-            if self._on_drain is not None:
-                self._on_drain()
-            for host in self._hosts:
-                getattr(host, "drain", int)()
-        episodes = sum(running_episodes(host) for host in self._hosts)
-        over = self._drain.look(time.monotonic(), episodes) is Stage.OVER
-        if over and episodes:
-            logger.warning("The server stops with %d episode(s) running", episodes)
+        self._tell()
+        sessions = sum(len(host.sessions) for host in self._hosts)
+        over = self._drain.look(time.monotonic(), sessions) is Stage.OVER
+        if over and sessions:
+            logger.warning("The server stops though %d session(s) had not ended", sessions)
         return over
 
-
-def running_episodes(host: SessionHost) -> int:
-    """Return how many sessions are in an episode, or in a call."""
-    if not hasattr(host, "sessions"):
-        return 0
-    return sum(hosted.session.state not in _AT_REST for hosted in host.sessions.all())
+    def _tell(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        if self._on_drain is not None:
+            self._on_drain()
+        for host in self._hosts:
+            host.drain()
 
 
 def states_of(app: Any) -> list[Any]:

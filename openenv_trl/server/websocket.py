@@ -21,6 +21,7 @@ from openenv_trl.server.channel import Accepted, Channel, Gate, Handshake
 from openenv_trl.server.dialogue import answer
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.server.session import SessionEnd
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
 from openenv_trl.wire.frames import WAIT_HEADER, binary_fault
 
@@ -28,6 +29,8 @@ logger = logging.getLogger("openenv_trl.server")
 
 _PIPELINED_MESSAGES = 16  # read ahead of the answers; then the client's sending stalls
 _LONGEST_WAIT_S = 3600.0  # for a slot, whatever the client asks
+# What a socket is closed with where the server ends its session by itself (RFC 6455: service restart, going away).
+_CODES = {SessionEnd.DRAINED: 1012, SessionEnd.SHUTDOWN: 1012, SessionEnd.IDLE: 1001, SessionEnd.DETACHED: 1001}
 
 
 class WebSocketEndpoint:
@@ -110,6 +113,7 @@ class OpenEnvDialogue:
             yield session
 
     async def _answer_all(self, session: HostedSession, channel: Channel) -> None:
+        session.watch_end(lambda: self._session_ended(session, channel))
         while True:
             message = self._messages.popleft() if self._messages else await self._next()
             if self._reading_paused and len(self._messages) < _PIPELINED_MESSAGES // 2:
@@ -121,6 +125,14 @@ class OpenEnvDialogue:
             channel.send(frame, text=True)
             if not self._writing.is_open:
                 await self._caught_up()
+
+    def _session_ended(self, session: HostedSession, channel: Channel) -> None:
+        """The server ended the session by itself: its client learns that at once, and why."""
+        end, lost = session.session.end, session.session.lost("")
+        if end in _CODES and lost is not None:
+            channel.close(_CODES[end], str(lost))
+            if self._scope is not None:
+                self._scope.cancel()
 
     async def _next(self) -> str | bytes:
         while not self._messages:

@@ -131,11 +131,11 @@ async def test_a_slot_that_another_worker_releases_is_seen_by_whoever_waits(memo
     mine.watch(try_again)
     try_again()
     with anyio.fail_after(10):
-        while not mine.workers_with_waiting:
+        while not mine.waiting:
             await anyio.lowlevel.checkpoint()
         other.release("theirs")
         await got.wait()
-        while mine.workers_with_waiting:
+        while mine.waiting:
             await anyio.lowlevel.checkpoint()
 
 

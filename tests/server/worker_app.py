@@ -11,8 +11,8 @@ import anyio
 from fastapi import FastAPI, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
 
+from openenv_trl.server.workers.joining import affinity_of, install_affinity
 from openenv_trl.server.workers.place import current_place
-from openenv_trl.server.workers.worker import affinity_of, install_affinity
 
 app = FastAPI()
 place = current_place()

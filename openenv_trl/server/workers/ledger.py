@@ -31,6 +31,9 @@ class SharedLedger:
         worker: This worker's number.
         max_sessions: Sessions at once, in all workers together.
         clock: Seconds of the machine's monotonic clock, which all processes share.
+
+    Attributes:
+        count_waiting: Tells how many clients wait in this worker.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class SharedLedger:
         self._application = application
         self._worker = worker
         self._clock = clock
+        self.count_waiting: Callable[[], int] = lambda: 1
         self._holders: set[str] = set()
         self._watchers: list[Callable[[], None]] = []
         self._refused: tuple[str, float] | None = None  # the last to be, and when it first was
@@ -61,9 +65,9 @@ class SharedLedger:
         return ServerCapacityStatus(active_sessions=active, max_sessions=self.max_sessions)
 
     @property
-    def workers_with_waiting(self) -> int:
-        """In how many workers somebody waits for a slot."""
-        return sum(bool(each.waiting) for each in self._memory.read(self._application))
+    def waiting(self) -> int:
+        """Clients that wait for a slot, in all workers, as of their last look."""
+        return sum(each.waiting for each in self._memory.read(self._application))
 
     def reserve(self, session_id: str) -> None:
         """Take a slot.
@@ -126,7 +130,8 @@ class SharedLedger:
     def _tell_waiting(self, since: float | None) -> None:
         with self._memory.locked():
             mine = self._memory.read(self._application)[self._worker]
-            mine.waiting, mine.since, mine.seen = int(since is not None), since or 0.0, self._clock()
+            mine.waiting = 0 if since is None else max(1, self.count_waiting())
+            mine.since, mine.seen = since or 0.0, self._clock()
             self._memory.write(self._application, self._worker, mine)
 
 
@@ -139,7 +144,7 @@ def may_take(counts: Sequence[WorkerCounts], worker: int, most: int, since: floa
     """
     free = most - sum(each.active for each in counts)
     before = sum(
-        each.waiting
+        1  # its first one; its others have their turn after that
         for index, each in enumerate(counts)
         if index != worker and each.waiting and each.since < since and now - each.seen < STALE_S
     )

@@ -8,41 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
 from openenv_trl.server.draining import Drain, DrainingServer
 from openenv_trl.server.host import SessionHost
-from openenv_trl.server.workers.affinity import Affinity
 from openenv_trl.server.workers.control import ParentLink, die_with_parent
-from openenv_trl.server.workers.forwarding import AffinityMiddleware
 from openenv_trl.server.workers.handover import HandedOver, listen, take_sockets
-from openenv_trl.server.workers.memory import SharedMemory, Standing
+from openenv_trl.server.workers.joining import affinity_of
+from openenv_trl.server.workers.memory import Standing
 from openenv_trl.server.workers.place import WorkerPlace
 from openenv_trl.server.workers.protocol import WorkerHttpProtocol, serve_handed_over
-
-
-@functools.lru_cache(maxsize=1)
-def memory_of(place: WorkerPlace) -> SharedMemory:
-    """Return what the workers share; all that is in this process share one mapping of it."""
-    return SharedMemory(place.ledger_fd, place.count)
-
-
-def affinity_of(place: WorkerPlace) -> Affinity:
-    """Return this worker's view of who owns what."""
-    return Affinity(place, memory_of(place))
-
-
-def install_affinity(app: FastAPI, affinity: Affinity, longest_body: int) -> None:
-    """Have the application's requests answered by the worker that has their session.
-
-    Args:
-        app: The application; it finds ``worker`` and ``affinity`` on its state.
-        affinity: Who owns what.
-        longest_body: Bytes of a body that are looked at for a session's id.
-    """
-    app.state.worker = affinity.place.index
-    app.state.affinity = affinity
-    app.add_middleware(AffinityMiddleware, affinity=affinity, longest_body=longest_body)
 
 
 def begin_worker(place: WorkerPlace) -> None:

@@ -1,0 +1,76 @@
+"""What an application does when its process is one of several workers; nothing where it is the only one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from openenv_trl.server.capacity import CapacityLedger, SlotLedger
+from openenv_trl.server.host import SessionHost
+from openenv_trl.server.workers.place import WorkerPlace, current_place
+
+if TYPE_CHECKING:
+    from openenv_trl.server.workers.affinity import Affinity
+    from openenv_trl.server.workers.memory import SharedMemory
+
+_applications = itertools.count()
+
+
+def ledger_here(max_sessions: int) -> SlotLedger:
+    """Return the slots of an application: this process's own, or those that all workers share."""
+    place = current_place()
+    if place is None:
+        return CapacityLedger(max_sessions)
+    from openenv_trl.server.workers.ledger import SharedLedger
+
+    # Each worker makes its applications in the same order, so the number stands for the same one in all of them.
+    return SharedLedger(memory_of(place), next(_applications), place.index, max_sessions)
+
+
+def join_workers(app: FastAPI, host: SessionHost, longest_body: int) -> None:
+    """Have the sessions' ids tell this worker, and each request answered by the worker that has its session.
+
+    Args:
+        app: The application; ``worker`` and ``affinity`` on its state are None where there is one process only.
+        host: Its sessions.
+        longest_body: Bytes of a request's body that are looked at for a session's id.
+    """
+    place = current_place()
+    app.state.worker = app.state.affinity = None
+    if place is None:
+        return
+    from openenv_trl.server.workers.ledger import SharedLedger
+
+    if isinstance(host.ledger, SharedLedger):
+        host.ledger.count_waiting = lambda: host.metrics.waiting
+    affinity = affinity_of(place)
+    host.worker = place.index
+    host.new_session_id = affinity.new_session_id
+    install_affinity(app, affinity, longest_body)
+
+
+def install_affinity(app: FastAPI, affinity: Affinity, longest_body: int) -> None:
+    """Put the forwarding of requests before an application."""
+    from openenv_trl.server.workers.forwarding import AffinityMiddleware
+
+    app.state.worker = affinity.place.index
+    app.state.affinity = affinity
+    app.add_middleware(AffinityMiddleware, affinity=affinity, longest_body=longest_body)
+
+
+@functools.lru_cache(maxsize=1)
+def memory_of(place: WorkerPlace) -> SharedMemory:
+    """Return what the workers share; all that is in this process share one mapping of it."""
+    from openenv_trl.server.workers.memory import SharedMemory
+
+    return SharedMemory(place.ledger_fd, place.count)
+
+
+def affinity_of(place: WorkerPlace) -> Affinity:
+    """Return this worker's view of who owns what."""
+    from openenv_trl.server.workers.affinity import Affinity
+
+    return Affinity(place, memory_of(place))
