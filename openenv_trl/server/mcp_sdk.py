@@ -10,6 +10,7 @@ module imports the package, which takes a good part of a second: do it when the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -28,6 +29,19 @@ except ImportError:
     from mcp import types
 
     _is_second_generation = False
+
+# Its "info" tells of every request, and of session ids, which are nobody's business.
+_its_logger = logging.getLogger("mcp.server")
+if _its_logger.level == logging.NOTSET:
+    _its_logger.setLevel(logging.WARNING)
+
+
+def _is_no_end_of_stream(record: logging.LogRecord) -> bool:
+    """Generation 1 calls it an error that a stream of events ends with its session."""
+    return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
+
+
+logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_end_of_stream)
 
 Message = MutableMapping[str, Any]
 Report = Callable[[float, "float | None", "str | None"], Awaitable[None]]

@@ -158,6 +158,25 @@ class BadStart(Plain):
         raise ValueError("no such level")
 
 
+class Agent:
+    """The SDK's client, whose answers are dicts with the protocol's own names: those are the same in 1.x and 2.x."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def initialize(self) -> dict[str, Any]:
+        return _plain(await self._session.initialize())
+
+    async def send_ping(self) -> dict[str, Any]:
+        return _plain(await self._session.send_ping())
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        return _plain(await self._session.list_tools())["tools"]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return _plain(await self._session.call_tool(name, arguments, **more))
+
+
 class Stage:
     """Environments, a server for them, and agents."""
 
@@ -194,9 +213,9 @@ class Stage:
     @property
     def protocol_error(self) -> type[Exception]:
         """What the SDK's client raises where the answer is an error."""
-        from mcp.shared.exceptions import MCPError
+        from mcp.shared import exceptions
 
-        return MCPError
+        return getattr(exceptions, "MCPError", None) or getattr(exceptions, "McpError")  # noqa: B009 - of 2.x, of 1.x
 
     @property
     def free_slots(self) -> int:
@@ -217,7 +236,7 @@ class Stage:
             http = await stack.enter_async_context(_http_of_the_sdk()(headers=headers, trust_env=False, timeout=30))
             url = f"http://{address}/mcp{query}"
             read, write, *_ = await stack.enter_async_context(streamable_http_client(url, http_client=http))
-            yield await stack.enter_async_context(ClientSession(read, write))
+            yield Agent(await stack.enter_async_context(ClientSession(read, write)))
 
     @contextlib.asynccontextmanager
     async def raw(
@@ -235,7 +254,7 @@ class Stage:
 
     @staticmethod
     def texts(result: Any) -> list[str]:
-        return [content.text for content in result.content]
+        return [content["text"] for content in result["content"]]
 
     @staticmethod
     async def until(condition: Callable[[], bool]) -> None:
@@ -251,6 +270,10 @@ def stage(serve: Callable[[Any], Any]) -> Iterator[Stage]:
     Counter.let_go.clear()
     yield Stage(serve)
     Counter.let_go.set()
+
+
+def _plain(answer: Any) -> dict[str, Any]:
+    return answer.model_dump(by_alias=True, mode="json")
 
 
 def _http_of_the_sdk() -> Any:

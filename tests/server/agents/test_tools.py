@@ -14,20 +14,20 @@ pytestmark = pytest.mark.anyio
 async def test_tools_are_listed_with_their_schemas(stage: Any) -> None:
     async with stage.agent(stage.serve()) as session:
         await session.initialize()
-        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-    assert tools["add"].description == "Add to the count."
-    assert tools["add"].input_schema["properties"] == {"number": {"type": "integer"}}
-    assert tools["look"].input_schema["type"] == "object"
+        tools = {tool["name"]: tool for tool in await session.list_tools()}
+    assert tools["add"]["description"] == "Add to the count."
+    assert tools["add"]["inputSchema"]["properties"] == {"number": {"type": "integer"}}
+    assert tools["look"]["inputSchema"]["type"] == "object"
 
 
 async def test_results_have_text_and_structure(stage: Any) -> None:
     async with stage.agent(stage.serve(), "?seed=7") as session:
         await session.initialize()
         added = await session.call_tool("add", {"number": 3})
-        assert (stage.texts(added), added.structured_content, added.is_error) == (["10"], {"result": 10}, False)
+        assert (stage.texts(added), added["structuredContent"], added["isError"]) == (["10"], {"result": 10}, False)
         shape = await session.call_tool("shape", {})
-        assert shape.structured_content == {"sides": 3, "names": ["a", "b"], "inner": {"deep": None}}
-        assert json.loads(stage.texts(shape)[0]) == shape.structured_content
+        assert shape["structuredContent"] == {"sides": 3, "names": ["a", "b"], "inner": {"deep": None}}
+        assert json.loads(stage.texts(shape)[0]) == shape["structuredContent"]
         assert stage.texts(await session.call_tool("text", {})) == ["plain words"]
 
 
@@ -35,11 +35,11 @@ async def test_an_agent_sees_the_observation_and_not_what_is_the_trainers(stage:
     async with stage.agent(stage.serve(), "?seed=7") as session:
         await session.initialize()
         looked = await session.call_tool("look", {})
-        assert looked.structured_content == {"text": "7"}
+        assert looked["structuredContent"] == {"text": "7"}
         assert "secret-answer" not in str(looked)
         assert "0.25" not in str(looked)
         finished = await session.call_tool("finish", {})
-        assert finished.structured_content == {"text": "finished", "done": True}
+        assert finished["structuredContent"] == {"text": "finished", "done": True}
         assert stage.texts(finished)[-1] == "The episode is over."
 
 
@@ -47,17 +47,17 @@ async def test_mistakes_of_the_model_are_results_that_it_can_read(stage: Any) ->
     async with stage.agent(stage.serve()) as session:
         await session.initialize()
         wrong = await session.call_tool("add", {"number": "many", "more": 1})
-        assert wrong.is_error
+        assert wrong["isError"]
         assert "number" in stage.texts(wrong)[0]
         assert "more" in stage.texts(wrong)[0]
         unknown = await session.call_tool("fly", {})
-        assert unknown.is_error
+        assert unknown["isError"]
         assert "'fly'" in stage.texts(unknown)[0]
         assert "add" in stage.texts(unknown)[0]
         broken = await session.call_tool("break_down", {})
-        assert broken.is_error
+        assert broken["isError"]
         assert "the machine broke" in stage.texts(broken)[0]
-        assert (await session.call_tool("return_nonsense", {})).is_error
+        assert (await session.call_tool("return_nonsense", {}))["isError"]
         assert stage.texts(await session.call_tool("add", {"number": 1})) == ["1"]
 
 
@@ -65,10 +65,10 @@ async def test_mistakes_of_the_model_are_results_that_it_can_read(stage: Any) ->
 async def test_an_agent_has_no_power_over_the_episode(stage: Any, name: str) -> None:
     async with stage.agent(stage.serve()) as session:
         await session.initialize()
-        listed = [tool.name for tool in (await session.list_tools()).tools]
+        listed = [tool["name"] for tool in await session.list_tools()]
         assert name not in listed
         for arguments in ({}, {"action": {}}, {"seed": 1}):
-            assert (await session.call_tool(name, arguments)).is_error
+            assert (await session.call_tool(name, arguments))["isError"]
     (environment,) = stage.counter.built
     assert len(environment.resets) == 1
     assert environment.count == 0
@@ -132,6 +132,7 @@ async def test_a_long_silent_call_is_reported_too(stage: Any) -> None:
 
 
 async def test_a_cancelled_call_ends_in_the_environment(stage: Any) -> None:
+    pytest.importorskip("mcp_types", reason="the client of 1.x does not tell the server that it gave up")
     address = stage.serve()
     async with stage.agent(address) as session:
         await session.initialize()
