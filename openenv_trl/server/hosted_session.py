@@ -32,11 +32,12 @@ from openenv_trl.server.alarm import Alarm
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.hooks import AnyEnvironment, Hooks
 from openenv_trl.server.own_loop import OwnLoop
+from openenv_trl.server.process_environment import ProcessEnvironment, WorkerDiedError
 from openenv_trl.server.session import Decision, Session, SessionEnd, SessionState
 from openenv_trl.server.turns import Turns
 from openenv_trl.server.worker_threads import ThreadCall
 from openenv_trl.types import Action, CallToolAction, Observation, Tool
-from openenv_trl.wire.faults import error_list
+from openenv_trl.wire.field_errors import error_list
 from openenv_trl.wire.model_values import dump_model
 from openenv_trl.wire.tools import ListToolsObservation
 
@@ -117,6 +118,10 @@ class HostedSession:
             if built.placement.in_own_loop:
                 self._own_loop = OwnLoop()
             self._environment = built.environment
+            if isinstance(built.environment, ProcessEnvironment):
+                built.environment.on_death = self._process_died
+                if built.environment.is_dead:
+                    self._process_died()
         finally:
             if self._environment is None:
                 await self._carry_out(self.session.open_failed())
@@ -158,6 +163,16 @@ class HostedSession:
         if environment is not None and self._hooks is not None and self._hooks.tool_calls_are_steps:
             return environment.offered_tools()
         return self._tools
+
+    @property
+    def lists_tools_itself(self) -> bool:
+        """Whether the environment has a method that says more of its tools than `tools` (``listed_tools``)."""
+        return self._hooks is not None and self._hooks.tool_calls_are_steps
+
+    @property
+    def acts_by_tools(self) -> bool:
+        """Whether the environment's agent can act by tools."""
+        return bool(self._tools) or self.lists_tools_itself
 
     @property
     def is_over(self) -> bool:
@@ -492,9 +507,9 @@ class HostedSession:
             return end.value, shown
         if isinstance(error, CancelledError):
             return "cancelled", error
-        if isinstance(error, SessionLostError) and self.session.state is _BUSY and self.worker_pid is not None:
-            self.session.lose(SessionEnd.WORKER_DIED, getattr(error, "because", str(error)))
-            return "lost", error
+        if isinstance(error, WorkerDiedError):
+            self.session.lose(SessionEnd.WORKER_DIED, str(error))
+            return "lost", self.session.lost(call) or error
         if not isinstance(error, Exception) and not isinstance(error, SystemExit):
             return "error", error
         if isinstance(error, ActionValidationError) and (call == "step" or tool):
@@ -535,6 +550,16 @@ class HostedSession:
                 self._host.call_was_abandoned(self._name, self.session_id, "close")
             self._environment = None
             self._release(self.session.closed())
+
+    def _process_died(self) -> None:
+        self._host.nursery.start(self._bury)
+
+    async def _bury(self) -> None:
+        environment: Any = self._environment
+        if isinstance(environment, ProcessEnvironment):
+            because = await environment.death()
+            logger.error("Session %s is lost: %s", self.session_id, because)
+            await self.lose(SessionEnd.WORKER_DIED, because)
 
     def _close_in_thread(self) -> Any:
         if self._own_loop is None:

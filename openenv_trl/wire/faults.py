@@ -25,6 +25,7 @@ from openenv_trl.errors import (
     SessionNotFoundError,
 )
 from openenv_trl.wire.codec import encode
+from openenv_trl.wire.field_errors import error_list
 
 
 class WSErrorCode(str, Enum):
@@ -63,18 +64,6 @@ class Fault:
 def validation_fault(error: ValidationError, message: str = "Invalid message") -> Fault:
     """Return the fault of a message or an action that does not fit its model."""
     return Fault(message, WSErrorCode.VALIDATION_ERROR.value, {"errors": error_list(error)})
-
-
-def error_list(error: ValidationError) -> list[dict[str, Any]]:
-    """Return pydantic's error dicts with nothing in them that JSON cannot express."""
-    errors: list[dict[str, Any]] = []
-    for each in error.errors():
-        item: dict[str, Any] = dict(each)
-        context = item.get("ctx")
-        if context:
-            item["ctx"] = {k: str(v) if isinstance(v, Exception) else v for k, v in context.items()}
-        errors.append(item)
-    return errors
 
 
 def fault_of(error: Exception) -> Fault:

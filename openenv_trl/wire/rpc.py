@@ -11,6 +11,8 @@ from typing import Any, cast
 
 RpcId = str | int | None
 
+_LONGEST_REASON = 4_000  # characters: what is wrong with a request may be as long as the request
+
 NO_MCP_TEXT = "Environment does not support MCP"
 """What a server answers to a tool request where its environment has no tools."""
 
@@ -49,7 +51,7 @@ def parse_rpc(data: dict[str, Any]) -> RpcRequest | dict[str, Any]:
     except ValidationError as error:
         sent = data.get("id")
         known = sent if isinstance(sent, str | int) and not isinstance(sent, bool) else None
-        return rpc_error(known, RpcErrorCode.INVALID_REQUEST, f"Invalid request: {error}")
+        return rpc_error(known, RpcErrorCode.INVALID_REQUEST, f"Invalid request: {str(error)[:_LONGEST_REASON]}")
     return RpcRequest(request.method, request.params, request.id)
 
 
@@ -78,6 +80,7 @@ class RpcFailure:
 
     code: int
     message: str
+    data: Any = None
 
 
 def parse_rpc_response(data: dict[str, Any]) -> dict[str, Any] | RpcFailure:
@@ -86,6 +89,6 @@ def parse_rpc_response(data: dict[str, Any]) -> dict[str, Any] | RpcFailure:
     if isinstance(error, dict):
         fields = cast("dict[str, Any]", error)
         code = fields.get("code")
-        return RpcFailure(code if isinstance(code, int) else 0, str(fields.get("message", "")))
+        return RpcFailure(code if isinstance(code, int) else 0, str(fields.get("message", "")), fields.get("data"))
     result = data.get("result")
     return cast("dict[str, Any]", result) if isinstance(result, dict) else {}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from openenv_trl.errors import (
     ActionValidationError,
@@ -15,6 +15,7 @@ from openenv_trl.errors import (
     SessionNotFoundError,
 )
 from openenv_trl.wire.faults import Fault, error_of, fault_of, validation_fault
+from openenv_trl.wire.field_errors import MOST_ERRORS, error_list
 from openenv_trl.wire.frames import parse_reply
 
 
@@ -74,7 +75,9 @@ def test_pydantics_own_error_out_of_an_environment_is_the_environments() -> None
         Guess.model_validate({})
     fault = fault_of(caught.value)
     assert fault.code == "EXECUTION_ERROR"
-    assert fault.message.startswith("The environment's own code refused a value; what the client sent had been accepted: ")
+    assert fault.message.startswith(
+        "The environment's own code refused a value; what the client sent had been accepted: "
+    )
 
 
 def test_a_validation_fault_of_another_servers_reset_is_the_environments() -> None:
@@ -104,3 +107,34 @@ def test_each_code_has_its_error(fault: Fault, kind: type[Exception]) -> None:
 def test_a_malformed_list_of_errors_does_no_harm(errors: Any) -> None:
     error = error_of(Fault("Invalid message", "VALIDATION_ERROR", {"errors": errors}), phase="step")
     assert isinstance(error, ActionValidationError)
+
+
+class Wide(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    first: int
+    second: int
+
+
+def _errors_of(value: Any) -> list[dict[str, Any]]:
+    with pytest.raises(ValidationError) as caught:
+        Wide.model_validate(value)
+    return error_list(caught.value)
+
+
+def test_as_many_errors_are_told_as_can_be_read() -> None:
+    errors = _errors_of({f"field {index}": index for index in range(300)})
+    assert len(errors) == MOST_ERRORS
+    assert errors[-1] == {"type": "too_many_errors", "loc": [], "msg": "203 more errors.", "input": None}
+    assert _errors_of(dict.fromkeys(map(str, range(5000)), 0))[0]["msg"] == "5002 errors: more than can be told."
+
+
+@pytest.mark.parametrize(
+    "long",
+    ["x" * 20_000, ["x"] * 20_000, {"x": ["y" * 20_000]}, {str(n): 0 for n in range(20_000)}, [[["x" * 5000]] * 3]],
+    ids=["text", "list", "nested", "dict", "together"],
+)
+def test_a_long_input_is_not_sent_back_with_each_error(long: Any) -> None:
+    errors = _errors_of({"first": long})
+    assert [each["input"] for each in errors] == ["(left out: it is long)"] * 2
+    assert _errors_of({"first": ["short"]})[0]["input"] == ["short"]
