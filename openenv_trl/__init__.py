@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from openenv_trl._version import __version__
 
 if TYPE_CHECKING:
-    from openenv_trl.client import EnvClient, GenericAction, GenericEnvClient, SyncEnvClient
+    from openenv_trl.client import EnvClient, GenericAction, GenericEnvClient, MCPToolClient, SyncEnvClient
     from openenv_trl.environment import Environment, tool
     from openenv_trl.environment_checker import check_environment
     from openenv_trl.errors import OpenEnvError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from openenv_trl.types import Action, EnvironmentMetadata, Observation, State, StepResult, Tool
 
 _HOMES = {
-    "openenv_trl.client": ("EnvClient", "GenericAction", "GenericEnvClient", "SyncEnvClient"),
+    "openenv_trl.client": ("EnvClient", "GenericAction", "GenericEnvClient", "MCPToolClient", "SyncEnvClient"),
     "openenv_trl.environment": ("Environment", "tool"),
     "openenv_trl.environment_checker": ("check_environment",),
     "openenv_trl.errors": ("OpenEnvError",),
@@ -42,6 +42,7 @@ __all__ = [
     "EnvironmentMetadata",
     "GenericAction",
     "GenericEnvClient",
+    "MCPToolClient",
     "Observation",
     "OpenEnvError",
     "ProcessProvider",

@@ -14,6 +14,7 @@
     ├── ProtocolError                           the peer sent something that is not the protocol
     ├── ActionValidationError (ValueError)      the action does not fit the environment's schema
     ├── EnvironmentExecutionError               the environment raised in reset, step or state
+    ├── ToolCallError (RuntimeError)            a tool of the environment failed, or was called wrongly; says which
     ├── PolicyError                             the policy could not generate
     ├── RolloutFailureError                     too many episodes failed for their result to mean anything
     └── ProviderError                           a server could not be started or stopped
@@ -143,6 +144,21 @@ class EnvironmentExecutionError(OpenEnvError):
     """The environment itself raised in reset, step or state."""
 
     retryable = True
+
+
+class ToolCallError(OpenEnvError, RuntimeError):
+    """A client's call of one of its environment's tools failed. The session goes on.
+
+    Attributes:
+        tool_name: The tool.
+        error_type: Whose fault it was: "execution_error", "invalid_args", "tool_not_found", "timeout" or
+            "transport_error".
+    """
+
+    def __init__(self, tool_name: str, error_type: str, message: str) -> None:
+        super().__init__(f"Tool '{tool_name}' failed ({error_type}): {message}", phase="call_tool")
+        self.tool_name = tool_name
+        self.error_type = error_type
 
 
 class PolicyError(OpenEnvError):

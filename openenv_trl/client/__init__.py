@@ -4,11 +4,15 @@ from openenv_trl.client.env_client import EnvClient
 from openenv_trl.client.generic import GenericAction, GenericEnvClient
 from openenv_trl.client.inquiry import fetch_health, fetch_metadata, fetch_schema
 from openenv_trl.client.sync_client import SyncEnvClient
+from openenv_trl.client.tool_client import GenericMCPObservation, MCPClientBase, MCPToolClient
 
 __all__ = [
     "EnvClient",
     "GenericAction",
     "GenericEnvClient",
+    "GenericMCPObservation",
+    "MCPClientBase",
+    "MCPToolClient",
     "SyncEnvClient",
     "fetch_health",
     "fetch_metadata",

@@ -73,9 +73,9 @@ class SyncEnvClient(Generic[ActT, ObsT, StateT]):
         """As `EnvClient.state`."""
         return _wait_for(self._client.state)
 
-    def list_tools(self) -> list[Tool]:
-        """As `EnvClient.list_tools`."""
-        return _wait_for(self._client.list_tools)
+    def list_tools(self, **options: Any) -> list[Tool]:
+        """As `EnvClient.list_tools`, or as that of the client that does the work."""
+        return _wait_for(functools.partial(self._client.list_tools, **options))
 
     def disconnect(self) -> None:
         """As `EnvClient.disconnect`."""
