@@ -52,7 +52,13 @@ def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
     return {name: round(value, digits) for name, value in figures.items()}
 
 
-def record(name: str, results: Mapping[str, Any], targets: Sequence[Target], packages: Sequence[str]) -> Path:
+def record(
+    name: str,
+    results: Mapping[str, Any],
+    targets: Sequence[Target],
+    packages: Sequence[str],
+    folder: Path = RESULTS,
+) -> Path:
     """Print and store a benchmark's results.
 
     Args:
@@ -60,6 +66,7 @@ def record(name: str, results: Mapping[str, Any], targets: Sequence[Target], pac
         results: Raw figures, with units in their names.
         targets: What was aimed at.
         packages: Distributions whose versions matter to the figures.
+        folder: Where the file is written.
 
     Returns:
         The file written.
@@ -80,8 +87,8 @@ def record(name: str, results: Mapping[str, Any], targets: Sequence[Target], pac
     }
     text = json.dumps(stored, indent=2, ensure_ascii=False)
     print(text)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(text + "\n")
     return path
 
