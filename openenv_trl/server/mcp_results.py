@@ -11,23 +11,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from openenv_trl.types import Observation, Tool
+from openenv_trl.types import Observation
 from openenv_trl.wire.codec import decode, encode
+from openenv_trl.wire.tools import CallToolResult
 
 EPISODE_OVER = "The episode is over."
 
 _NOT_THE_AGENTS = {"reward", "done", "metadata"}
 
 
-def agent_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Return the entries of ``tools/list``."""
-    entries: list[dict[str, Any]] = []
-    for tool in tools:
-        entry: dict[str, Any] = {"name": tool.name, "inputSchema": {"type": "object", **tool.input_schema}}
-        if tool.description:
-            entry["description"] = tool.description
-        entries.append(entry)
-    return entries
+def agent_tools(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries of ``tools/list``.
+
+    Args:
+        entries: Those of the public package's dialect, from `mcp_tool` or an `MCPEnvironment`. Their output schemas
+            are left out: an agent is not shown all that they promise.
+    """
+    return [
+        {
+            "name": entry["name"],
+            "inputSchema": {"type": "object", **(entry.get("inputSchema") or {})},
+            **{name: entry[name] for name in ("title", "description", "annotations") if entry.get(name)},
+        }
+        for entry in entries
+    ]
 
 
 def agent_result(value: Any) -> dict[str, Any]:
@@ -36,6 +43,8 @@ def agent_result(value: Any) -> dict[str, Any]:
     Raises:
         TypeError: The value holds something that JSON cannot express.
     """
+    if isinstance(value, CallToolResult):
+        return _of_dialect(value)
     done = isinstance(value, Observation) and value.done
     shown = agent_view(value) if isinstance(value, Observation) else value
     if isinstance(shown, Mapping):
@@ -52,6 +61,21 @@ def agent_result(value: Any) -> dict[str, Any]:
         content.append({"type": "text", "text": EPISODE_OVER})
     # Through JSON, so that only what JSON can say is left: arrays are lists, dates are text.
     return {"content": content, "structuredContent": decode(encode(structured)), "isError": False}
+
+
+def _of_dialect(result: CallToolResult) -> dict[str, Any]:
+    """Return a result in the public package's shape, which names and leaves out otherwise."""
+    plain: dict[str, Any] = decode(encode(result))
+    blocks: list[dict[str, Any]] = plain.get("content") or []
+    shown: dict[str, Any] = {
+        "content": [
+            {name: part for name, part in block.items() if part is not None and name != "meta"} for block in blocks
+        ],
+        "isError": bool(plain.get("is_error")),
+    }
+    if plain.get("structured_content") is not None:
+        shown["structuredContent"] = plain["structured_content"]
+    return shown
 
 
 def agent_mistake(text: str) -> dict[str, Any]:

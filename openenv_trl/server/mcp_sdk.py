@@ -125,12 +125,21 @@ def _server(offer: Offer, name: str, version: str, instructions: str) -> Any:
 
 def _second(offer: Offer, name: str, version: str, instructions: str) -> Any:
     async def list_tools(_context: Any, _params: Any) -> Any:
-        return types.ListToolsResult.model_validate({"tools": await offer.list_tools()})
+        try:
+            return types.ListToolsResult.model_validate({"tools": await offer.list_tools()})
+        except ProtocolFailure as failure:
+            raise MCPError(failure.code, failure.message) from failure
 
     async def call_tool(context: Any, params: Any) -> Any:
         meta = cast("dict[str, Any]", (context.params or {}).get("_meta") or {})
         report = context.session.report_progress if meta.get("progressToken") is not None else None
-        caller = Caller(report, context.session.send_tool_list_changed)
+
+        async def tools_changed() -> None:
+            # With the answer to this call: the client may have no other stream open.
+            changed = types.ToolListChangedNotification()
+            await context.session.send_notification(changed, related_request_id=context.request_id)
+
+        caller = Caller(report, tools_changed)
         try:
             result = await offer.call_tool(params.name, dict(params.arguments or {}), caller)
         except ProtocolFailure as failure:
@@ -146,7 +155,10 @@ def _first(offer: Offer, name: str, version: str, instructions: str) -> Any:
     server: Any = Server(name, version=version, instructions=instructions)
 
     async def list_tools(_request: Any) -> Any:
-        return types.ServerResult(types.ListToolsResult.model_validate({"tools": await offer.list_tools()}))
+        try:
+            return types.ServerResult(types.ListToolsResult.model_validate({"tools": await offer.list_tools()}))
+        except ProtocolFailure as failure:
+            raise MCPError(types.ErrorData(code=failure.code, message=failure.message)) from failure
 
     async def call_tool(request: Any) -> Any:
         context = server.request_context
@@ -157,7 +169,11 @@ def _first(offer: Offer, name: str, version: str, instructions: str) -> Any:
                 token, progress, total, message, related_request_id=str(context.request_id)
             )
 
-        caller = Caller(report if token is not None else None, context.session.send_tool_list_changed)
+        async def tools_changed() -> None:
+            changed = types.ServerNotification(types.ToolListChangedNotification())
+            await context.session.send_notification(changed, related_request_id=context.request_id)
+
+        caller = Caller(report if token is not None else None, tools_changed)
         try:
             result = await offer.call_tool(request.params.name, dict(request.params.arguments or {}), caller)
         except ProtocolFailure as failure:

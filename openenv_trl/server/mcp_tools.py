@@ -20,6 +20,7 @@ from openenv_trl.server.mcp_progress import ProgressReports
 from openenv_trl.server.mcp_results import agent_mistake, agent_result, agent_tools
 from openenv_trl.server.mcp_sdk import Caller, ProtocolFailure, Report
 from openenv_trl.wire.rpc import RpcErrorCode
+from openenv_trl.wire.tools import mcp_tool
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -35,13 +36,19 @@ class AgentTools:
     def __init__(self, hosted: HostedSession, progress_interval_s: float) -> None:
         self._hosted = hosted
         self._interval_s = progress_interval_s
-        self._listed: list[str] | None = None
+        self._listed: list[dict[str, Any]] | None = None
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """Return the entries of ``tools/list``."""
-        tools = self._hosted.tools
-        self._listed = [tool.name for tool in tools]
-        return agent_tools(tools)
+        """Return the entries of ``tools/list``.
+
+        Raises:
+            ProtocolFailure: The environment could not list them.
+        """
+        try:
+            self._listed = agent_tools(await self._offered())
+        except OpenEnvError as error:
+            raise ProtocolFailure(RpcErrorCode.SERVER_ERROR, str(error)) from error
+        return self._listed
 
     async def call_tool(self, name: str, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """Return the result of ``tools/call``.
@@ -55,10 +62,23 @@ class AgentTools:
             outcome = await self._call_with_progress(name, arguments, caller.report)
         if isinstance(outcome, ProtocolFailure):
             raise outcome
-        if self._listed is not None and self._listed != [tool.name for tool in self._hosted.tools]:
-            self._listed = None  # told once; until the client lists them again
+        if await self._is_list_outdated():
+            self._listed = None  # told once, until the client lists them again
             await caller.tools_changed()
         return outcome
+
+    async def _offered(self) -> list[dict[str, Any]]:
+        if self._hosted.lists_tools_itself:
+            return await self._hosted.call_method("listed_tools")
+        return [mcp_tool(tool) for tool in self._hosted.tools]
+
+    async def _is_list_outdated(self) -> bool:
+        if self._listed is None or not self._hosted.lists_tools_itself:
+            return False  # marked methods are always the same
+        try:
+            return self._listed != agent_tools(await self._offered())
+        except OpenEnvError:
+            return False  # the next call is told what has become of the session
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any] | ProtocolFailure:
         try:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from openenv_trl.environment import Environment, tool
+from openenv_trl.mcp_environment import MCPEnvironment
 from openenv_trl.progress import report_progress
 from openenv_trl.server import create_app
 from openenv_trl.server.settings import AppSettings
@@ -129,6 +130,32 @@ class Counter(Environment[Action, Observation, State]):
         return object()
 
 
+class Unlocking(MCPEnvironment):
+    """Has another tool once its door is open."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        @self.tool()
+        def open_door() -> str:
+            """Open the door."""
+            self.tool()(treasure)
+            return "open"
+
+        def treasure() -> int:
+            """Take the treasure."""
+            return 100
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
+        return Observation()
+
+    @property
+    def state(self) -> State:
+        return State()
+
+
 class Plain(Environment[Action, Observation, State]):
     """No tools."""
 
@@ -181,6 +208,7 @@ class Stage:
     """Environments, a server for them, and agents."""
 
     counter = Counter
+    unlocking = Unlocking
     plain = Plain
     bad_start = BadStart
     token, agent_token = "trainer-secret-0123456789", "agent-secret-0123456789"
@@ -226,7 +254,9 @@ class Stage:
         return self.app.state.mcp_protocol.sessions
 
     @contextlib.asynccontextmanager
-    async def agent(self, address: str, query: str = "", *, token: str | None = None) -> AsyncGenerator[Any]:
+    async def agent(
+        self, address: str, query: str = "", *, token: str | None = None, hears: Any = None
+    ) -> AsyncGenerator[Any]:
         """The SDK's client, which has not said hello yet."""
         from mcp.client.session import ClientSession
         from mcp.client.streamable_http import streamable_http_client
@@ -236,7 +266,7 @@ class Stage:
             http = await stack.enter_async_context(_http_of_the_sdk()(headers=headers, trust_env=False, timeout=30))
             url = f"http://{address}/mcp{query}"
             read, write, *_ = await stack.enter_async_context(streamable_http_client(url, http_client=http))
-            yield Agent(await stack.enter_async_context(ClientSession(read, write)))
+            yield Agent(await stack.enter_async_context(ClientSession(read, write, message_handler=hears)))
 
     @contextlib.asynccontextmanager
     async def raw(

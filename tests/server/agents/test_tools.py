@@ -164,3 +164,23 @@ async def test_notifications_cancelled_ends_the_call_it_names(stage: Any) -> Non
             assert (await http.post("/mcp", headers=headers, json=cancel)).status_code == 202
         assert "cancelled" in answers[0].lower()
         await stage.until(lambda: stage.counter.built[0].cancelled == 1)
+
+
+async def test_a_client_is_told_that_the_tools_are_others_now(stage: Any) -> None:
+    told = anyio.Event()
+
+    async def hear(message: Any) -> None:
+        if "ToolListChanged" in f"{type(message).__name__} {message!r}":
+            told.set()
+
+    async with stage.agent(stage.serve(stage.unlocking), hears=hear) as session:
+        await session.initialize()
+        assert [tool["name"] for tool in await session.list_tools()] == ["open_door"]
+        assert stage.texts(await session.call_tool("open_door", {})) == ["open"]
+        with anyio.fail_after(20):
+            await told.wait()
+        assert [tool["name"] for tool in await session.list_tools()] == ["open_door", "treasure"]
+        taken = await session.call_tool("treasure", {})
+        assert (stage.texts(taken), taken["structuredContent"]) == (["100"], {"result": 100})
+        assert (await session.call_tool("treasure", {"more": 1}))["isError"]
+        assert (await session.call_tool("nothing", {}))["isError"]

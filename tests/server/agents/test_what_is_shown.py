@@ -18,6 +18,7 @@ from openenv_trl.server.mcp_opening import WAIT_S, opening_of
 from openenv_trl.server.mcp_progress import ProgressReports
 from openenv_trl.server.mcp_results import agent_result, agent_tools, instructions
 from openenv_trl.types import Observation, Tool
+from openenv_trl.wire.tools import function_result, mcp_tool
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -55,8 +56,17 @@ def test_what_json_has_no_word_for_is_shown_as_text() -> None:
     assert result["structuredContent"]["drawn"] == "2025-01-02"
 
 
+@given(JSON)
+def test_a_result_of_the_public_dialect_is_shown_in_the_protocols_words(value: Any) -> None:
+    result = agent_result(function_result(value, {"x-fastmcp-wrap-result": True}))
+    assert result["structuredContent"] == {"result": value}
+    assert set(result) == {"content", "structuredContent", "isError"}
+    assert all(set(block) == {"type", "text"} for block in result["content"])
+    assert "structuredContent" not in agent_result(function_result("words", None))
+
+
 def test_a_schema_says_that_it_is_an_objects() -> None:
-    assert agent_tools([Tool(name="look")]) == [{"name": "look", "inputSchema": {"type": "object"}}]
+    assert agent_tools([mcp_tool(Tool(name="look"))]) == [{"name": "look", "inputSchema": {"type": "object"}}]
 
 
 def test_a_query_gives_the_arguments_of_the_reset() -> None:
