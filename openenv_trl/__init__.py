@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from openenv_trl._version import __version__
 
 if TYPE_CHECKING:
-    from openenv_trl.client import EnvClient, GenericAction, GenericEnvClient, MCPToolClient, SyncEnvClient
+    from openenv_trl.client import (
+        AutoAction,
+        AutoEnv,
+        EnvClient,
+        GenericAction,
+        GenericEnvClient,
+        MCPToolClient,
+        SyncEnvClient,
+    )
     from openenv_trl.environment import Environment, tool
     from openenv_trl.environment_checker import check_environment
     from openenv_trl.errors import OpenEnvError
@@ -22,7 +30,15 @@ if TYPE_CHECKING:
     from openenv_trl.types import Action, EnvironmentMetadata, Observation, State, StepResult, Tool
 
 _HOMES = {
-    "openenv_trl.client": ("EnvClient", "GenericAction", "GenericEnvClient", "MCPToolClient", "SyncEnvClient"),
+    "openenv_trl.client": (
+        "AutoAction",
+        "AutoEnv",
+        "EnvClient",
+        "GenericAction",
+        "GenericEnvClient",
+        "MCPToolClient",
+        "SyncEnvClient",
+    ),
     "openenv_trl.environment": ("Environment", "tool"),
     "openenv_trl.environment_checker": ("check_environment",),
     "openenv_trl.errors": ("OpenEnvError",),
@@ -36,6 +52,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Action",
+    "AutoAction",
+    "AutoEnv",
     "EndReason",
     "EnvClient",
     "Environment",

@@ -74,22 +74,26 @@ class ImageServer:
         provider: An object with ``start_container(image, …)``, ``wait_for_ready(base_url)`` and ``stop_container()``.
         image: The image.
         arguments: Further arguments of ``start_container``.
+        ready_timeout_s: Seconds for the server to be ready; None for the provider's own.
 
     Raises:
         ConfigurationError: The provider is no container provider, or takes other arguments.
     """
 
-    def __init__(self, provider: Any, image: str, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, provider: Any, image: str, arguments: Mapping[str, Any], *, ready_timeout_s: float | None = None
+    ) -> None:
         self._provider = provider
         self._image = image
         self._arguments = arguments
+        self._ready = {} if ready_timeout_s is None else {"timeout_s": ready_timeout_s}
         _method(provider, "stop_container")
         _check_arguments(provider, _method(provider, "start_container"), image, **arguments)
 
     async def start(self) -> str:
         """Start the container, and return its server's address when that is ready."""
         base_url = await _call(self._provider.start_container, self._image, **self._arguments)
-        await _call(self._provider.wait_for_ready, base_url)
+        await _call(self._provider.wait_for_ready, base_url, **self._ready)
         return base_url
 
     async def stop(self) -> None:
