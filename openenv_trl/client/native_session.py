@@ -13,6 +13,7 @@ from openenv_trl.client.session import ClientSession, ClientState
 from openenv_trl.errors import (
     ActionValidationError,
     ConfigurationError,
+    ConnectionFailedError,
     DeadlineExceededError,
     OpenEnvError,
     ProtocolError,
@@ -156,11 +157,13 @@ class NativeLink:
 
     def lost(self, how: str) -> None:
         """The connection, or the session on it, is gone for good."""
-        connection, self._connection = self._connection, None
+        if self._session.state is ClientState.CONNECTING:
+            text = f"{self._url} accepted the connection, but opened no session: {how}."
+            self._fail(ConnectionFailedError(text, phase="connect"))
+            return
         error = self._session.lost(how)
         self._fail(error)
-        if connection is not None:
-            connection.forget(self._number)
+        self._let_go()
 
     def taking_up(self) -> list[bytes]:
         """Return the frames to send on another connection: take the session up, and send the open call again."""
@@ -247,7 +250,11 @@ class NativeLink:
 
     def _give_up(self, how: str) -> None:
         """The session is over, by this side or the other; its connection goes on for the others."""
-        self._session.lost(how)
+        if self._session.state is not ClientState.CONNECTING:
+            self._session.lost(how)
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._stop_timer()
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -22,7 +22,6 @@ from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.metrics_page import install_metrics
-from openenv_trl.server.nursery import Nursery
 from openenv_trl.server.probes import add_probes
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.server.websocket import WebSocketEndpoint
@@ -187,8 +186,8 @@ class HTTPEnvServer:
         app.state.env_name = self._env_name
         app.state.mode = self.host.mode = mode_of(mode)
         app.state.models = self._models
-        app.state.nursery = Nursery()
-        endpoint = WebSocketEndpoint(self.host)
+        app.state.nursery = self.host.nursery
+        endpoint = WebSocketEndpoint(self.host, self._settings)
         app.state.doors = {"/ws": endpoint.accept}
         app.router.routes.append(WebSocketRoute("/ws", endpoint, name="ws"))
         install_descriptive_routes(app)
@@ -212,7 +211,6 @@ def _install_lifespan(app: FastAPI, host: SessionHost) -> None:
             running = getattr(host, "running", None)
             if running is not None:
                 await stack.enter_async_context(running())
-            await stack.enter_async_context(app.state.nursery.running())
             yield state
 
     app.router.lifespan_context = lifespan

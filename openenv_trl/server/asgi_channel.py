@@ -51,7 +51,7 @@ async def _read_all(channel: _AsgiChannel, consumer: Consumer, receive: Receive,
             await channel.reading.wait()
         message = await receive()
         if message["type"] == "websocket.disconnect":
-            channel.lost()
+            channel.lost(message.get("code") or 1006)
             scope.cancel()
             return
         text = message.get("text")
@@ -101,11 +101,11 @@ class _AsgiChannel:
             self.reading.set()
             self.reading = None
 
-    def lost(self) -> None:
+    def lost(self, code: int) -> None:
         """The peer is gone."""
         self._open = False
         self._queue.clear()
-        self._consumer.closed()
+        self._consumer.closed(code)
 
     async def send_all(self, scope: anyio.CancelScope) -> None:
         """Send what is queued until the socket is closed."""
@@ -115,11 +115,11 @@ class _AsgiChannel:
                 try:
                     await self._send(message)
                 except OSError:
-                    self.lost()
+                    self.lost(1006)
                     scope.cancel()
                     return
                 if message["type"] == "websocket.close":
-                    self._consumer.closed()
+                    self._consumer.closed(message["code"])
                     scope.cancel()
                     return
                 self._queued_bytes -= len(message.get("text") or message.get("bytes") or "")

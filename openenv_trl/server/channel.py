@@ -78,8 +78,12 @@ class Consumer(Protocol):
         """The peer has caught up."""
         ...
 
-    def closed(self) -> None:
-        """The socket is gone, whoever closed it. The last call; `run` should return soon."""
+    def closed(self, code: int) -> None:
+        """The socket is gone, whoever closed it. The last call; `run` should return soon.
+
+        Args:
+            code: The code that it was closed with; 1006 where it broke.
+        """
         ...
 
 

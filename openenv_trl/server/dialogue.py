@@ -39,8 +39,8 @@ async def _reply(session: HostedSession, request: Request) -> bytes:
         try:
             return encode_reply("state", await session.state())
         except TypeError as error:
-            return _unsendable("state was read", error).encode()
-    return encode_reply("mcp", await _answer_rpc(session, request.data))
+            return unsendable("state was read", error).encode()
+    return encode_reply("mcp", await answer_rpc(session, request.data))
 
 
 def _observation_frame(session: HostedSession, observation: Observation, what: str) -> bytes:
@@ -49,16 +49,18 @@ def _observation_frame(session: HostedSession, observation: Observation, what: s
     try:
         return encode_reply("observation", serialize_observation(observation))
     except Exception as error:  # boundary: pydantic serializers are the environment author's code
-        return _unsendable(what, error).encode()
+        return unsendable(what, error).encode()
 
 
-def _unsendable(what: str, error: Exception) -> Fault:
-    text = f"The {what}, but its result cannot be sent as JSON: {error}"
+def unsendable(what: str, error: Exception) -> Fault:
+    """Return the fault of a call that was carried out, and whose result cannot be sent."""
+    text = f"The {what}, but its result cannot be sent as JSON: {error}. The fault is the environment's."
     logger.error("%s", text)
     return Fault(text, WSErrorCode.EXECUTION_ERROR.value)
 
 
-async def _answer_rpc(session: HostedSession, data: dict[str, Any]) -> dict[str, Any]:
+async def answer_rpc(session: HostedSession, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the response to a JSON-RPC request about the environment's tools."""
     request = parse_rpc(data)
     if not isinstance(request, RpcRequest):
         return request

@@ -164,6 +164,7 @@ class _PicowsChannel(picows.WSListener):
         self._parts_bytes = 0
         self._parts_are_text = False
         self._closing = False
+        self._code = 1006
         self._reading = True
 
     @property
@@ -178,6 +179,7 @@ class _PicowsChannel(picows.WSListener):
         if self._closing:
             return
         self._closing = True
+        self._code = code
         self._transport.send_close(code, reason.encode()[:123])
         self.resume_reading()
         asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.disconnect, False)
@@ -208,7 +210,8 @@ class _PicowsChannel(picows.WSListener):
             self._consumer.received(frame.get_payload_as_bytes())
         elif kind == _CLOSE:
             self._closing = True
-            code = cast("int", frame.get_close_code())
+            code = int(cast("Any", frame.get_close_code()))
+            self._code = code or 1005
             if code:
                 transport.send_close(cast("Any", code), frame.get_close_message())
             else:
@@ -221,7 +224,7 @@ class _PicowsChannel(picows.WSListener):
         self._closing = True
         self._parts.clear()
         self._forget()
-        self._consumer.closed()
+        self._consumer.closed(self._code)
 
     def send_user_specific_ping(self, transport: picows.WSTransport) -> None:
         if self._reading:

@@ -21,9 +21,12 @@ from openenv_trl.server.channel import Accepted, Channel, Gate, Handshake
 from openenv_trl.server.dialogue import answer
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.server.native_dialogue import NativeDialogue, NativeSessions
 from openenv_trl.server.session import SessionEnd
+from openenv_trl.server.settings import AppSettings
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
 from openenv_trl.wire.frames import WAIT_HEADER, binary_fault
+from openenv_trl.wire.native_frames import SUBPROTOCOL
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -36,8 +39,9 @@ _CODES = {SessionEnd.DRAINED: 1012, SessionEnd.SHUTDOWN: 1012, SessionEnd.IDLE: 
 class WebSocketEndpoint:
     """What stands behind ``/ws``: an ASGI application, and a door for servers that carry sockets themselves."""
 
-    def __init__(self, host: SessionHost) -> None:
+    def __init__(self, host: SessionHost, settings: AppSettings) -> None:
         self._host = host
+        self._native = NativeSessions(host, settings)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one connection of an ASGI server, to its end."""
@@ -45,6 +49,8 @@ class WebSocketEndpoint:
 
     def accept(self, handshake: Handshake) -> Accepted:
         """Open a dialogue for a peer."""
+        if SUBPROTOCOL in handshake.subprotocols and "session_id" not in handshake.query:
+            return Accepted(NativeDialogue(self._native), SUBPROTOCOL)
         return Accepted(OpenEnvDialogue(self._host, handshake))
 
 
@@ -83,7 +89,7 @@ class OpenEnvDialogue:
         """See `Consumer`."""
         self._writing.open()
 
-    def closed(self) -> None:
+    def closed(self, code: int) -> None:
         """See `Consumer`."""
         self._gone = True
         if self._scope is not None:
@@ -109,8 +115,15 @@ class OpenEnvDialogue:
 
     @asynccontextmanager
     async def _session(self) -> AsyncGenerator[HostedSession]:
-        async with self._host.session() as session:
+        if self._session_id is None:
+            async with self._host.session(wait_s=self._wait_s) as session:
+                yield session
+            return
+        session = self._host.hold(self._session_id)
+        try:
             yield session
+        finally:
+            self._host.release(self._session_id)
 
     async def _answer_all(self, session: HostedSession, channel: Channel) -> None:
         session.watch_end(lambda: self._session_ended(session, channel))

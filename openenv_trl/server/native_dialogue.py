@@ -1,0 +1,420 @@
+"""The native wire on the server: many sessions on one connection, each with one call at a time.
+
+Promises: a call is carried out at most once, however often it is sent; a reply reaches the client on whatever
+connection the session has then; calls of different sessions do not wait for each other; a client that reads slowly
+stops being read.
+
+Requests are worked off in order by as few tasks as the environments allow: a hook that does not wait costs no change of
+tasks, and one that waits is joined by another task for the requests behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from openenv_trl.errors import OpenEnvError, ProtocolError, SessionNotFoundError
+from openenv_trl.server.channel import Channel
+from openenv_trl.server.dialogue import answer_rpc, unsendable
+from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.types import Observation
+from openenv_trl.wire import native_frames as frames
+from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
+from openenv_trl.wire.native_codec import pack
+from openenv_trl.wire.native_frames import NativeRequest
+
+if TYPE_CHECKING:
+    from openenv_trl.server.host import SessionHost
+    from openenv_trl.server.settings import AppSettings
+
+logger = logging.getLogger("openenv_trl.server")
+
+_LONGEST_WAIT_S = 3600.0  # for a slot, whatever the client asks
+_MOVED_OUT = {"reward", "done"}  # of an observation, into the frame
+_IDLE_WORKERS = 64  # kept for the next batch; a task costs more to make than to keep
+
+
+class NativeSession:
+    """A session of this wire.
+
+    Attributes:
+        number: The client's number for it; the same on every connection.
+        token: What its client shows to take it up again.
+        call: The number of the newest call.
+        reply: The newest call's reply; None while it runs.
+        started: Whether the newest call has begun.
+        closing: The number of the call that asked for the end, or 0.
+        dialogue: The connection that holds it; None between two.
+    """
+
+    __slots__ = ("call", "closing", "dialogue", "hosted", "number", "reply", "started", "token")
+
+    def __init__(self, number: int, hosted: HostedSession, dialogue: NativeDialogue, call: int) -> None:
+        self.number = number
+        self.hosted = hosted
+        self.token = secrets.token_urlsafe(16)
+        self.call = call
+        self.reply: bytes | None = b""
+        self.started = True
+        self.closing = 0
+        self.dialogue: NativeDialogue | None = dialogue
+
+
+class NativeSessions:
+    """The native sessions of one server, to be taken up again by another connection."""
+
+    def __init__(self, host: SessionHost, settings: AppSettings) -> None:
+        self.host = host
+        self.nursery = host.nursery
+        self.settings = settings
+        self._by_id: dict[str, NativeSession] = {}
+
+    def add(self, session: NativeSession) -> None:
+        """Know a session that was just opened, until it ends."""
+        self._by_id[session.hosted.session_id] = session
+        session.hosted.watch_end(functools.partial(self._ended, session))
+
+    def _ended(self, session: NativeSession) -> None:
+        self._by_id.pop(session.hosted.session_id, None)
+        dialogue = session.dialogue
+        if dialogue is not None:
+            dialogue.drop(session)
+            if session.closing:
+                dialogue.put(pack([frames.CLOSED, session.number, session.closing]))
+
+    def detach(self, session: NativeSession) -> None:
+        """Keep a session whose connection broke, for as long as the host does."""
+        session.dialogue = None
+        self.host.release(session.hosted.session_id, timeout_s=self.settings.resume_timeout_s)
+
+    def take_up(self, session_id: str, token: str, number: int, dialogue: NativeDialogue) -> NativeSession:
+        """Return the session of that id, now held by this dialogue.
+
+        Raises:
+            SessionNotFoundError: It is over, or was never there, or the token or the number is another's.
+        """
+        session = self._by_id.get(session_id)
+        known = session is not None and secrets.compare_digest(session.token.encode(), token.encode())
+        if session is None or not known or session.number != number:
+            raise SessionNotFoundError(f"Unknown session_id: {session_id}. It has ended, or was never here.")
+        before = session.dialogue
+        if before is None:
+            self.host.hold(session_id)  # raises where the host has ended it meanwhile
+        elif before is not dialogue:
+            before.drop(session)  # its client noticed before this server did that the old connection is dead
+        session.dialogue = dialogue
+        return session
+
+
+class NativeDialogue:
+    """One connection. See `Consumer`."""
+
+    def __init__(self, sessions: NativeSessions) -> None:
+        self._all = sessions
+        self._host = sessions.host
+        self._max_bytes = sessions.settings.max_message_bytes
+        self._peer_bytes = 0  # until its greeting
+        self._sessions: dict[int, NativeSession] = {}
+        self._opening: dict[int, anyio.CancelScope] = {}
+        self._queue: deque[tuple[NativeSession | None, NativeRequest]] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._recheck_comes = False
+        self._out: list[bytes] = []
+        self._flush_comes = False
+        self._channel: Channel | None = None
+        self._ended = anyio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def opened(self, channel: Channel) -> None:
+        """See `Consumer`."""
+        self._channel = channel
+        settings = self._all.settings
+        self.put(
+            frames.encode_greeting(
+                self._max_bytes, resume_s=settings.resume_timeout_s, worker=self._host.worker, software="openenv-trl"
+            )
+        )
+
+    async def run(self) -> None:
+        """See `Consumer`."""
+        await self._ended.wait()
+
+    def received(self, message: str | bytes) -> None:
+        """See `Consumer`."""
+        if isinstance(message, str):
+            self._fail("a text message: the native wire's are binary", 1003)
+            return
+        try:
+            for frame in frames.parse_message(message):
+                if self._peer_bytes:
+                    self._take(frames.parse_request(frame))
+                else:
+                    greeting = frames.parse_greeting(frame)
+                    if greeting is None:
+                        raise ProtocolError("the first frame of a connection is a greeting")
+                    self._peer_bytes = greeting.max_message_bytes
+        except ProtocolError as error:
+            self._fail(str(error), 1002)
+        self._call_a_worker()
+
+    def writing_paused(self) -> None:
+        """See `Consumer`."""
+        if self._channel is not None:
+            self._channel.pause_reading()
+
+    def writing_resumed(self) -> None:
+        """See `Consumer`."""
+        if self._channel is not None:
+            self._channel.resume_reading()
+
+    def closed(self, code: int) -> None:
+        """See `Consumer`."""
+        self._channel = None
+        for scope in self._opening.values():
+            scope.cancel()
+        sessions, self._sessions = self._sessions, {}
+        broke = code == 1006 and self._all.settings.resume_timeout_s > 0
+        for session in sessions.values():
+            if broke:
+                self._all.detach(session)
+            else:
+                session.dialogue = None
+        if sessions and not broke:
+            self._all.nursery.start(self._close_all, list(sessions.values()))
+        for idle in self._idle:
+            if not idle.done():
+                idle.set_result(None)
+        self._ended.set()
+
+    def drop(self, session: NativeSession) -> None:
+        """Another connection has taken the session up."""
+        self._sessions.pop(session.number, None)
+
+    def _take(self, request: NativeRequest) -> None:
+        kind, number = request.kind, request.session
+        session = self._sessions.get(number)
+        if kind == frames.OPEN:
+            if session is not None or number in self._opening:
+                self._refuse(request, f"session number {number} is in use on this connection")
+                return
+            self._opening[number] = anyio.CancelScope()
+            self._queue.append((None, request))
+        elif kind == frames.RESUME:
+            self._resume(request)
+        elif kind == frames.CANCEL:
+            self._cancel(session, request)
+        elif session is None:
+            self._refuse(request, f"Unknown session: there is none of number {number} on this connection")
+        elif kind == frames.CLOSE:
+            self._queue.append((session, request))
+        elif request.call == session.call:
+            if (
+                session.reply
+            ):  # sent again by a client that lost its connection; while the call runs, its reply will come
+                self.put(session.reply)
+        elif request.call < session.call:
+            self._refuse(request, f"call {request.call} is over: this session is at call {session.call}")
+        elif session.reply is None:
+            self._refuse(request, f"call {session.call} still runs: a session does one thing at a time")
+        else:
+            session.call, session.reply, session.started = request.call, None, False
+            self._queue.append((session, request))
+
+    # ------------------------------------------------------------------ workers
+
+    def _call_a_worker(self) -> None:
+        if not self._queue:
+            return
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        self._all.nursery.start(self._work)
+
+    def _recheck(self) -> None:
+        self._recheck_comes = False
+        self._call_a_worker()  # the one that was at work has begun to wait
+
+    async def _work(self) -> None:
+        queue = self._queue
+        while True:
+            while queue:
+                session, request = queue.popleft()
+                if queue and not self._recheck_comes:
+                    self._recheck_comes = True
+                    self._loop.call_soon(self._recheck)
+                if session is None:
+                    await self._open(request)
+                elif request.kind == frames.CLOSE:
+                    session.closing = request.call
+                    await session.hosted.close()  # once its running call is over; its end is the answer
+                elif session.reply is None and request.call == session.call:  # else it was cancelled in the queue
+                    session.started = True
+                    reply = await self._answer(session, request)
+                    session.reply = reply
+                    if session.dialogue is not None:
+                        session.dialogue.put(reply)
+            if self._channel is None or len(self._idle) >= _IDLE_WORKERS:
+                return
+            idle = self._loop.create_future()
+            self._idle.append(idle)
+            await idle
+
+    async def _answer(self, session: NativeSession, request: NativeRequest) -> bytes:
+        kind, hosted = request.kind, session.hosted
+        try:
+            if kind == frames.STEP:
+                return self._observation(request, await hosted.step(request.body, deadline_s=request.deadline_s))
+            if kind == frames.RESET:
+                return self._observation(request, await hosted.reset(request.body, deadline_s=request.deadline_s))
+            if kind == frames.STATE:
+                state = await hosted.state(deadline_s=request.deadline_s)
+                return self._packed(request, [frames.STATE_REPLY, request.session, request.call, state])
+            response = await answer_rpc(hosted, request.body)
+            return self._packed(request, [frames.RPC_REPLY, request.session, request.call, response])
+        except OpenEnvError as error:
+            return frames.encode_error(request.session, request.call, fault_of(error))
+        except Exception:  # boundary: what is not foreseen is a fault of the server, and is said so
+            logger.exception("A call of session %s failed by a fault of the server", hosted.session_id)
+            fault = Fault("The server failed; its log tells why.", WSErrorCode.EXECUTION_ERROR.value)
+            return frames.encode_error(request.session, request.call, fault)
+
+    def _observation(self, request: NativeRequest, observation: Observation) -> bytes:
+        try:
+            shown = observation.__pydantic_serializer__.to_python(observation, exclude=_MOVED_OUT)
+            return self._fitting(
+                request,
+                pack(
+                    [
+                        frames.OBSERVATION,
+                        request.session,
+                        request.call,
+                        shown,
+                        observation.reward,
+                        observation.done,
+                    ]
+                ),
+            )
+        except Exception as error:  # boundary: pydantic serializers are the environment author's code
+            what = "step was taken" if request.kind == frames.STEP else "reset was done"
+            return frames.encode_error(request.session, request.call, unsendable(what, error))
+
+    def _packed(self, request: NativeRequest, frame: list[Any]) -> bytes:
+        try:
+            return self._fitting(request, pack(frame))
+        except TypeError as error:
+            return frames.encode_error(request.session, request.call, unsendable("call was carried out", error))
+
+    def _fitting(self, request: NativeRequest, frame: bytes) -> bytes:
+        limit = min(self._peer_bytes, self._max_bytes) - frames.HEADER_BYTES
+        if len(frame) <= limit:
+            return frame
+        error = ValueError(f"it has {len(frame)} bytes, and a message may have {limit}")
+        return frames.encode_error(request.session, request.call, unsendable("call was carried out", error))
+
+    # ------------------------------------------------------------------ sessions
+
+    async def _open(self, request: NativeRequest) -> None:
+        scope = self._opening[request.session]
+        hosted: HostedSession | None = None
+        try:
+            with scope:
+                hosted = await self._host.open(wait_s=_wait_s(request.body), transport="native")
+        except OpenEnvError as error:
+            self.put(frames.encode_error(request.session, request.call, fault_of(error)))
+        finally:
+            self._opening.pop(request.session, None)
+        if hosted is None:
+            if scope.cancel_called:
+                self.put(_cancelled(request))
+            return
+        if self._channel is None:
+            await hosted.close()
+            return
+        session = NativeSession(request.session, hosted, self, request.call)
+        self._sessions[request.session] = session
+        self._all.add(session)
+        session.reply = pack(
+            [
+                frames.OPENED,
+                request.session,
+                request.call,
+                {"session_id": hosted.session_id, "token": session.token},
+            ]
+        )
+        self.put(session.reply)
+
+    async def _close_all(self, sessions: list[NativeSession]) -> None:
+        async with anyio.create_task_group() as tasks:
+            for session in sessions:
+                tasks.start_soon(session.hosted.close)
+
+    def _resume(self, request: NativeRequest) -> None:
+        body = cast("dict[str, Any]", request.body)
+        session_id, token = str(body.get("session_id", "")), str(body.get("token", ""))
+        try:
+            session = self._all.take_up(session_id, token, request.session, self)
+        except OpenEnvError as error:
+            self.put(
+                frames.encode_error(request.session, request.call, Fault(str(error), WSErrorCode.SESSION_ERROR.value))
+            )
+            return
+        self._sessions[request.session] = session
+        self.put(
+            pack([frames.OPENED, request.session, request.call, {"session_id": session_id, "token": session.token}])
+        )
+
+    def _cancel(self, session: NativeSession | None, request: NativeRequest) -> None:
+        opening = self._opening.get(request.session)
+        if opening is not None:
+            opening.cancel()
+        elif session is not None and session.call == request.call and session.reply is None:
+            if session.started:
+                session.hosted.cancel_call()  # its reply says so
+            else:
+                session.reply = _cancelled(request)
+                self.put(session.reply)
+
+    # ------------------------------------------------------------------ the way out
+
+    def put(self, frame: bytes) -> None:
+        """Send a frame, together with others of the same moment."""
+        self._out.append(frame)
+        if not self._flush_comes:
+            self._flush_comes = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_comes = False
+        out, self._out = self._out, []
+        if self._channel is not None:
+            for message in frames.join(out):
+                self._channel.send(message, text=False)
+
+    def _refuse(self, request: NativeRequest, why: str) -> None:
+        fault = Fault(f"{why}.", WSErrorCode.SESSION_ERROR.value)
+        self.put(frames.encode_error(request.session, request.call, fault))
+
+    def _fail(self, why: str, code: int) -> None:
+        if self._channel is not None:
+            self._flush()
+            self._channel.close(code, why)
+
+
+def _cancelled(request: NativeRequest) -> bytes:
+    fault = Fault("The call was cancelled by its client.", WSErrorCode.SESSION_ERROR.value, {"reason": "cancelled"})
+    return frames.encode_error(request.session, request.call, fault)
+
+
+def _wait_s(body: dict[str, Any]) -> float:
+    wait_ms = body.get("wait_ms", 0)
+    if type(wait_ms) not in (int, float) or not wait_ms > 0:
+        return 0.0
+    return min(wait_ms / 1000, _LONGEST_WAIT_S)
