@@ -21,9 +21,13 @@ from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name
 from openenv_trl.server.host import SessionHost
+from openenv_trl.server.mcp_route import install_mcp
 from openenv_trl.server.metrics_page import install_metrics
 from openenv_trl.server.probes import add_probes
+from openenv_trl.server.rpc_routes import install_rpc_route
 from openenv_trl.server.settings import AppSettings
+from openenv_trl.server.simulation_routes import install_simulation_routes
+from openenv_trl.server.task_routes import install_task_routes
 from openenv_trl.server.websocket import WebSocketEndpoint
 from openenv_trl.server.workers.joining import join_workers, ledger_here
 from openenv_trl.types import Action, Observation, ServerMode, State
@@ -191,10 +195,15 @@ class HTTPEnvServer:
         app.state.doors = {"/ws": endpoint.accept}
         app.router.routes.append(WebSocketRoute("/ws", endpoint, name="ws"))
         install_descriptive_routes(app)
+        if app.state.mode is ServerMode.SIMULATION:
+            install_simulation_routes(app)
+        install_rpc_route(app)
+        install_task_routes(app)
         information = {"name": self._env_name, "mode": app.state.mode}
         install_metrics(app, self.host.metrics, lambda: self.host.ledger.status, information)
         add_probes(app, self.host)
         join_workers(app, self.host, self._settings.max_message_bytes)
+        install_mcp(app, self.host, self._settings)
         install_access(app, self._settings)
         _install_lifespan(app, self.host)
 

@@ -26,6 +26,7 @@ class Hooks:
         async_reset: Whether the class overrides ``reset_async``, to be awaited on the event loop.
         async_step: Whether the class overrides ``step_async``. Its ``state`` is then read on the event loop too.
         reset_arguments: Names that ``reset`` takes; None if it takes any.
+        step_arguments: Names that ``step`` takes beside the action; None if it takes any.
         has_tools: Whether methods are marked as tools.
         async_tools: Names of the tools that are coroutine functions.
         tool_calls_are_steps: Whether ``step`` itself takes the actions that list and call tools.
@@ -37,22 +38,32 @@ class Hooks:
     async_reset: bool
     async_step: bool
     reset_arguments: frozenset[str] | None
+    step_arguments: frozenset[str] | None
     has_tools: bool
     async_tools: frozenset[str]
     tool_calls_are_steps: bool
+
+    def taken_by_step(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return those of the arguments that ``step`` takes beside the action."""
+        known = self.step_arguments
+        return {
+            name: value for name, value in arguments.items() if name != "action" and (known is None or name in known)
+        }
 
 
 @functools.lru_cache(maxsize=256)
 def hooks_of(environment_class: type[AnyEnvironment]) -> Hooks:
     """Return how instances of the class are called."""
     async_reset = environment_class.reset_async is not AnyEnvironment.reset_async
+    async_step = environment_class.step_async is not AnyEnvironment.step_async
     return Hooks(
         name=environment_class.__name__,
         execution=environment_class.EXECUTION,
         single_thread=environment_class.REQUIRES_SINGLE_THREAD_EXECUTOR,
         async_reset=async_reset,
-        async_step=environment_class.step_async is not AnyEnvironment.step_async,
+        async_step=async_step,
         reset_arguments=_accepted(environment_class.reset_async if async_reset else environment_class.reset),
+        step_arguments=_accepted(environment_class.step_async if async_step else environment_class.step),
         has_tools=bool(environment_class.list_tools()),
         async_tools=environment_class.async_tools(),
         tool_calls_are_steps=environment_class.TOOL_CALLS_ARE_STEPS,

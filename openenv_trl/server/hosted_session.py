@@ -31,6 +31,7 @@ from openenv_trl.errors import (
 from openenv_trl.server.alarm import Alarm
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.hooks import AnyEnvironment, Hooks
+from openenv_trl.server.logs import about
 from openenv_trl.server.own_loop import OwnLoop
 from openenv_trl.server.process_environment import ProcessEnvironment, WorkerDiedError
 from openenv_trl.server.session import Decision, Session, SessionEnd, SessionState
@@ -160,7 +161,7 @@ class HostedSession:
     def tools(self) -> list[Tool]:
         """The tools that the environment offers here and now."""
         environment = self._environment
-        if environment is not None and self._hooks is not None and self._hooks.tool_calls_are_steps:
+        if environment is not None and self.lists_tools_itself and self.worker_pid is None:
             return environment.offered_tools()
         return self._tools
 
@@ -214,12 +215,15 @@ class HostedSession:
         self.episode_id = named if isinstance(named, str) else None
         return observation
 
-    async def step(self, data: dict[str, Any], *, deadline_s: float | None = None) -> Observation:
+    async def step(
+        self, data: dict[str, Any], *, deadline_s: float | None = None, arguments: dict[str, Any] | None = None
+    ) -> Observation:
         """Take one step: the data are an action, or a call of one of the environment's tools.
 
         Args:
             data: The action's fields.
             deadline_s: Seconds that the caller waits.
+            arguments: What else ``step`` is called with, as far as it takes that.
 
         Raises:
             ActionValidationError: The data do not fit; or the environment itself said that the action is wrong.
@@ -229,12 +233,13 @@ class HostedSession:
         """
         environment, hooks, placement = self._opened("step")
         if hooks.tool_calls_are_steps:
-            return await self._step_of_either_kind(data, deadline_s)
+            return await self._step_of_either_kind(data, deadline_s, arguments)
         if self._tools and self._is_about_tools(data):
             return await self._tool_step(data, deadline_s)
         action = self._parse(self._host.validate, data)
         hook = environment.step_async if hooks.async_step else environment.step
-        return await self._call("step", placement.step, hook, (action,), _NO_ARGUMENTS, deadline_s, Observation)
+        taken = hooks.taken_by_step(arguments) if arguments else _NO_ARGUMENTS
+        return await self._call("step", placement.step, hook, (action,), taken, deadline_s, Observation)
 
     async def state(self, *, deadline_s: float | None = None) -> dict[str, Any]:
         """Return the environment's state, read between two calls, never during one.
@@ -327,14 +332,17 @@ class HostedSession:
                 error.errors = [{"type": "tool_call", "loc": ["tool_name"], "msg": str(error), "input": name}]
             raise
 
-    async def _step_of_either_kind(self, data: dict[str, Any], deadline_s: float | None) -> Observation:
+    async def _step_of_either_kind(
+        self, data: dict[str, Any], deadline_s: float | None, arguments: dict[str, Any] | None
+    ) -> Observation:
         """Take a step of an environment whose ``step`` takes the actions about tools too."""
         environment, hooks, placement = self._opened("step")
         action = self._parse(self._host.validate_any, data)
         where, hook = placement.step, environment.step_async if hooks.async_step else environment.step
         if hooks.async_step and placement.other is not _AWAITED and environment.step_may_block(action):
             where, hook = placement.other, environment.step
-        return await self._call("step", where, hook, (action,), _NO_ARGUMENTS, deadline_s, Observation)
+        taken = hooks.taken_by_step(arguments) if arguments else _NO_ARGUMENTS
+        return await self._call("step", where, hook, (action,), taken, deadline_s, Observation)
 
     def _parse(self, validate: Any, data: dict[str, Any]) -> Action:
         try:
@@ -482,7 +490,8 @@ class HostedSession:
             try:
                 self._close_in_thread()
             except Exception:  # boundary: a session ends, however badly its environment does
-                logger.exception("close of %s raised after its abandoned call", self._name)
+                text = "close of %s raised after its abandoned call"
+                logger.exception(text, self._name, extra=self.about("close"))
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._orphan_closed)
 
@@ -519,7 +528,7 @@ class HostedSession:
     def _failure(self, where: str, call: str, error: BaseException) -> Exception:
         if call == "step" and isinstance(error, ActionValidationError):
             return error
-        logger.error("%s raised in session %s", where, self.session_id, exc_info=error)
+        logger.error("%s raised in session %s", where, self.session_id, exc_info=error, extra=self.about(call))
         return EnvironmentExecutionError(str(error) or type(error).__name__, phase=where, session_id=self.session_id)
 
     # ------------------------------------------------------------------ the end
@@ -544,7 +553,8 @@ class HostedSession:
                 if inspect.isawaitable(result):
                     await result
         except Exception:  # boundary: a session ends, however badly its environment does
-            logger.exception("close of %s raised; its session %s ended", self._name, self.session_id)
+            text = "close of %s raised; its session %s ended"
+            logger.exception(text, self._name, self.session_id, extra=self.about("close"))
         finally:
             if call is not None and call.abandon(_nothing):
                 self._host.call_was_abandoned(self._name, self.session_id, "close")
@@ -558,7 +568,7 @@ class HostedSession:
         environment: Any = self._environment
         if isinstance(environment, ProcessEnvironment):
             because = await environment.death()
-            logger.error("Session %s is lost: %s", self.session_id, because)
+            logger.error("Session %s is lost: %s", self.session_id, because, extra=self.about())
             await self.lose(SessionEnd.WORKER_DIED, because)
 
     def _close_in_thread(self) -> Any:
@@ -584,6 +594,10 @@ class HostedSession:
             self.on_end()
         for each in self._watchers or ():
             each()
+
+    def about(self, call: str = "") -> dict[str, str]:
+        """Return the ``extra`` of a log record that concerns this session."""
+        return about(self.session_id, episode_id=self.episode_id, call=call, transport=self.transport)
 
     @property
     def _name(self) -> str:
