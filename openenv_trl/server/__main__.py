@@ -46,14 +46,15 @@ def _serve_here(given: argparse.Namespace, place: WorkerPlace | None) -> int:
 
         begin_worker(place)
     settings = ServerSettings(host=given.host, port=given.port, fd=given.fd, log_level=given.log_level)
+    speaks = place is None or place.index == 0  # what is true of all workers is said once
     try:
         app = load_app(given.target)
-    except ConfigurationError:
-        raise
+    except ConfigurationError as error:
+        return _fail(f"error: {error}", speaks)
     except Exception as error:
         # The application's own code: whatever it raises is shown as its error, and not as one of this command.
-        return _fail(import_failure(given.target, error))
-    if place is None or place.index == 0:
+        return _fail(import_failure(given.target, error), speaks)
+    if speaks:
         _warn_of_another_limit(app, given.max_concurrent_envs)
     serve(app, settings, place)
     return 0
@@ -85,8 +86,9 @@ def _workers(given: int | None) -> int:
         raise ConfigurationError(f"{WORKERS_VARIABLE}={text!r} is no number of processes: give 1 or more.") from None
 
 
-def _fail(message: str) -> int:
-    print(message, file=sys.stderr)
+def _fail(message: str, speaks: bool = True) -> int:
+    if speaks:
+        print(message, file=sys.stderr)
     return 2
 
 

@@ -182,13 +182,20 @@ class WorkersParent:
             self._memory.forget(worker.index)
             if self._stops:
                 continue
-            if status == WRONG_SETTINGS and worker.longest_stop_s is None:
-                self._status = status
-                self._stop(QUIT)
+            if status == WRONG_SETTINGS and worker.longest_stop_s is None and not self._was_ready:
+                self._take_wrong_settings(worker)
                 continue
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             ran_s = time.monotonic() - worker.started_at
             self._plan_restart(worker, f"(process {pid}) {how}; its sessions are lost", ran_s)
+
+    def _take_wrong_settings(self, worker: _Worker) -> None:
+        # All workers fail alike, and the first one says why: it is let to its end.
+        if worker.index == 0:
+            self._status = WRONG_SETTINGS
+            self._stop(QUIT)
+        else:
+            worker.start_at = time.monotonic() + worker.plan.pause_s(0.0)
 
     def _plan_restart(self, worker: _Worker, what: str, ran_s: float) -> None:
         pause_s = worker.plan.pause_s(ran_s)
