@@ -7,7 +7,6 @@ loop yet, so it works with ``async with``, ``with`` and ``.sync()`` alike.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -19,6 +18,7 @@ from openenv_trl.client.discovery import (
 )
 from openenv_trl.client.env_client import EnvClient
 from openenv_trl.client.generic import GenericAction, GenericEnvClient
+from openenv_trl.client.hub import repository_of, space_image, space_url
 from openenv_trl.client.owned_server import ImageServer
 from openenv_trl.errors import ConfigurationError
 
@@ -68,7 +68,7 @@ class AutoEnv:
         Raises:
             ConfigurationError: There is no such environment here, or nothing to reach it by; it says what to give.
         """
-        repository = _repository(name)
+        repository = repository_of(name)
         client_class = _client_class(name, repository, skip_install=skip_install)
         if base_url is not None:
             return client_class(base_url=base_url, **client_arguments)
@@ -80,10 +80,11 @@ class AutoEnv:
                 provider = ImageServer(provider, image, arguments, ready_timeout_s=wait_timeout)
             return client_class(provider=provider, **client_arguments)
         if repository is not None and docker_image is None:
-            return client_class(base_url=_space_url(repository), **client_arguments)
+            return client_class(base_url=space_url(repository), **client_arguments)
         raise ConfigurationError(
-            f"AutoEnv cannot start a server of '{name}' by itself: pass base_url= of one that runs, or container_provider=,"
-            f" an object with start_container(image) that runs {docker_image or _image(name, repository)}."
+            f"AutoEnv cannot start a server of '{name}' by itself: pass base_url= of one that runs, or "
+            "container_provider=, an object with start_container(image) that runs "
+            f"{docker_image or _image(name, repository)}."
         )
 
     @classmethod
@@ -151,7 +152,7 @@ class AutoAction:
         """
         if skip_install:
             return GenericAction
-        return _installed(name, _repository(name)).action_class()
+        return _installed(name, repository_of(name)).action_class()
 
     @classmethod
     def from_hub(cls, env_name: str, skip_install: bool = False) -> type[Any]:
@@ -175,28 +176,9 @@ class AutoAction:
         _print_table("Actions", lambda found: f"{found.action_name} ({found.package} {found.version})")
 
 
-def _repository(name: str) -> str | None:
-    """Return the repository that a name of the Hub stands for, or None where it is a plain name."""
-    if "/" not in name and "huggingface.co" not in name:
-        return None
-    path = re.sub(r"^(https?://)?(www\.)?(huggingface\.co/)?(spaces/)?", "", name.strip()).strip("/")
-    parts = path.split("/")
-    if len(parts) < 2 or not all(parts[:2]):
-        raise ConfigurationError(f"'{name}' is no repository of the Hub: write it as owner/name.")
-    return "/".join(parts[:2])
-
-
-def _subdomain(repository: str) -> str:
-    return re.sub(r"[^a-z0-9]", "-", repository.lower())
-
-
-def _space_url(repository: str) -> str:
-    return f"https://{_subdomain(repository)}.hf.space"
-
-
 def _image(name: str, repository: str | None) -> str:
     if repository is not None:
-        return f"registry.hf.space/{_subdomain(repository)}:latest"
+        return space_image(repository)
     found = find_environment(name)
     return found.default_image if found else f"{normal_name(name).replace('_', '-')}:latest"
 
@@ -206,15 +188,15 @@ def _client_class(name: str, repository: str | None, *, skip_install: bool) -> t
 
 
 def _installed(name: str, repository: str | None = None) -> InstalledEnvironment:
-    repository = repository or _repository(name)
+    repository = repository or repository_of(name)
     found = find_environment(repository.rpartition("/")[2] if repository else name)
     if found is not None:
         return found
     if repository is not None:
         raise ConfigurationError(
-            f"The environment package of '{repository}' is not installed, and code of the Hub is not installed by itself."
-            f" Look at it, then: pip install git+https://huggingface.co/spaces/{repository} - or pass skip_install=True "
-            "to use the generic classes."
+            f"The environment package of '{repository}' is not installed, and code of the Hub is not installed by "
+            f"itself. Look at it, then: pip install git+https://huggingface.co/spaces/{repository} - or pass "
+            "skip_install=True to use the generic classes."
         )
     known = sorted(installed_environments())
     near = difflib.get_close_matches(normal_name(name), known, n=1, cutoff=0.5)

@@ -18,6 +18,7 @@ from typing_extensions import Self
 from openenv_trl.client.address import ServerAddress, server_address
 from openenv_trl.client.credentials import with_token
 from openenv_trl.client.held_session import HeldSession
+from openenv_trl.client.hub import repository_of, space_image
 from openenv_trl.client.mode import client_mode
 from openenv_trl.client.owned_server import ImageServer, OwnedServer
 from openenv_trl.client.peers import Link, LinkSettings, Wire, choose_link
@@ -98,7 +99,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
             max_message_bytes=int(max_message_size_mb * 1024 * 1024),
             ping_interval_s=websocket_ping_interval_s,
             ping_timeout_s=websocket_ping_timeout_s,
-            headers=with_token(headers),
+            headers=with_token(headers, base_url),
         )
         self._begin(
             HeldSession(
@@ -136,6 +137,32 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
                 "wait_for_ready(base_url) and stop_container(). Or start the container yourself and pass its base_url."
             )
         return cls(provider=ImageServer(provider, image, start_arguments))
+
+    @classmethod
+    def from_env(
+        cls, repo_id: str, *, use_docker: bool = True, provider: Any = None, tag: str = "latest", **start_arguments: Any
+    ) -> Self:
+        """Return a client whose server is that of a repository of the Hugging Face Hub, run here.
+
+        Args:
+            repo_id: The repository, ``owner/name``.
+            use_docker: Whether to run the image of its Space. Otherwise the provider starts it in its own way.
+            provider: What runs it; see `from_docker_image`.
+            tag: The image's tag.
+            start_arguments: Further arguments of ``start_container``.
+
+        Raises:
+            ConfigurationError: No provider was given, or it cannot be started so.
+        """
+        repository = repository_of(repo_id) or repo_id
+        if use_docker:
+            return cls.from_docker_image(space_image(repository, tag), provider, **start_arguments)
+        if provider is None or start_arguments:
+            raise ConfigurationError(
+                f"use_docker=False: pass provider=, an object whose start() runs {repository} and returns its address, and "
+                "give it all that it needs when you make it."
+            )
+        return cls(provider=provider)
 
     @abstractmethod
     def _step_payload(self, action: ActT) -> dict[str, Any]:

@@ -164,6 +164,19 @@ def test_a_provider_that_cannot_start_so_is_told_at_once() -> None:
         GenericEnvClient.from_docker_image("image")
 
 
+async def test_a_repository_of_the_hub_is_run_by_the_users_provider(parrot: str) -> None:
+    provider = Containers(parrot)
+    async with GenericEnvClient.from_env("owner/a_game", provider=provider, tag="7", memory="1g") as env:
+        await env.reset()
+    assert provider.events[0] == ("start", "registry.hf.space/owner-a-game:7", {"memory": "1g"})
+    async with GenericEnvClient.from_env("owner/a_game", use_docker=False, provider=Runtime(parrot)) as env:
+        await env.reset()
+    with pytest.raises(ConfigurationError, match="Pass provider="):
+        GenericEnvClient.from_env("owner/a_game")
+    with pytest.raises(ConfigurationError, match=r"whose start\(\) runs owner/a_game"):
+        GenericEnvClient.from_env("owner/a_game", use_docker=False)
+
+
 async def test_a_client_waits_for_a_slot_as_long_as_it_said(lonely_parrot: str) -> None:
     async with GenericEnvClient(lonely_parrot) as first, anyio.create_task_group() as tasks:
         second = GenericEnvClient(lonely_parrot, wait_for_slot_s=30)
