@@ -139,7 +139,7 @@ def _refusal(url: str, error: WSHandshakeError) -> ConnectionFailedError:
     if status == 401:
         return ConnectionFailedError(
             f"{url} refused the connection with HTTP status 401: pass the headers that it asks for, such as "
-            "headers={'Authorization': 'Bearer ...'}.",
+            "headers={'Authorization': 'Bearer ...'}, or set its token in the environment variable OPENENV_TRL_TOKEN.",
             phase="connect",
         )
     return _refused(url, f"HTTP status {status}")

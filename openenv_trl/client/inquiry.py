@@ -52,7 +52,7 @@ async def _fetch(
     secure = url.startswith("https")
     try:
         async with httpx.AsyncClient(timeout=timeout_s, verify=secure, trust_env=not address.is_loopback) as http:
-            response = await http.get(url, headers=with_token(headers), follow_redirects=True)
+            response = await http.get(url, headers=with_token(headers, base_url), follow_redirects=True)
     except httpx.TimeoutException as error:
         raise DeadlineExceededError(f"No answer from {url} within {timeout_s:g} s.", phase="connect") from error
     except httpx.HTTPError as error:

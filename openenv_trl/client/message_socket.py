@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport
@@ -56,7 +56,7 @@ class SocketSettings:
     max_message_bytes: int
     ping_interval_s: float | None
     ping_timeout_s: float | None
-    headers: Mapping[str, str] | None
+    headers: Mapping[str, str] | None = field(repr=False)  # a token may be among them
     subprotocols: tuple[str, ...] = ()
 
 

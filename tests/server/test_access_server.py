@@ -123,12 +123,14 @@ async def test_our_clients_send_the_token_of_the_environment_variable(
 
 def test_a_header_that_is_given_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENENV_TRL_TOKEN", f" {TOKEN}\n")
-    assert with_token(None) == {"Authorization": f"Bearer {TOKEN}"}
-    assert with_token({"X-A": "1"}) == {"X-A": "1", "Authorization": f"Bearer {TOKEN}"}
-    assert with_token({"AUTHORIZATION": "Basic eA=="}) == {"AUTHORIZATION": "Basic eA=="}
+    assert with_token(None, "localhost:8000") == {"Authorization": f"Bearer {TOKEN}"}
+    assert with_token({"X-A": "1"}, "localhost:8000") == {"X-A": "1", "Authorization": f"Bearer {TOKEN}"}
+    assert with_token({"AUTHORIZATION": "Basic eA=="}, "localhost:8000") == {"AUTHORIZATION": "Basic eA=="}
+    for address in ("http://user:word@host:8000", "user:word@host"):
+        assert with_token(None, address) is None
     monkeypatch.delenv("OPENENV_TRL_TOKEN")
-    assert with_token(None) is None
-    assert with_token({"X-A": "1"}) == {"X-A": "1"}
+    assert with_token(None, "localhost:8000") is None
+    assert with_token({"X-A": "1"}, "localhost:8000") == {"X-A": "1"}
 
 
 @pytest.mark.anyio
