@@ -26,7 +26,6 @@ from starlette.middleware.cors import CORSMiddleware
 from openenv_trl.server.channel import Accepted, Consumer, Door, Handshake
 from openenv_trl.server.nursery import Nursery
 
-_PING_S = 20.0
 _HANDSHAKE_S = 5.0
 _CLOSE_S = 2.0  # for the peer's half of the closing handshake
 _READ_BUFFER_BYTES = 8 * 1024  # at first; it doubles as messages need
@@ -43,6 +42,7 @@ class _Fast:
     doors: Mapping[str, Door]
     nursery: Nursery
     max_message_bytes: int
+    ping_interval_s: float
     access: Any
     affinity: Any
 
@@ -130,8 +130,8 @@ class FastWebSocketProtocol(asyncio.Protocol):
             True,
             _HANDSHAKE_S,
             True,
-            _PING_S,
-            _PING_S,
+            fast.ping_interval_s,
+            fast.ping_interval_s,
             picows.WSAutoPingStrategy.PING_WHEN_IDLE,
             True,
             fast.max_message_bytes,
@@ -166,6 +166,7 @@ class _PicowsChannel(picows.WSListener):
         self._closing = False
         self._code = 1006
         self._reading = True
+        self._stuck = False
 
     @property
     def is_open(self) -> bool:
@@ -204,13 +205,18 @@ class _PicowsChannel(picows.WSListener):
         if self._closing:
             if kind == _CLOSE:
                 transport.disconnect()
+        elif frame.rsv1 or frame.rsv2 or frame.rsv3:
+            self.close(1002, "a reserved bit without an extension that uses it")
         elif frame.fin and kind == _TEXT and not self._parts:
             self._text(frame.get_payload_as_bytes())
         elif frame.fin and kind == _BINARY and not self._parts:
             self._consumer.received(frame.get_payload_as_bytes())
         elif kind == _CLOSE:
-            self._closing = True
             code = int(cast("Any", frame.get_close_code()))
+            if frame.get_payload_as_bytes() and not _may_be_sent(code):
+                self.close(1002, f"{code} is no code to close with")
+                return
+            self._closing = True
             self._code = code or 1005
             if code:
                 transport.send_close(cast("Any", code), frame.get_close_message())
@@ -227,16 +233,18 @@ class _PicowsChannel(picows.WSListener):
         self._consumer.closed(self._code)
 
     def send_user_specific_ping(self, transport: picows.WSTransport) -> None:
-        if self._reading:
+        if self._reading or self._stuck:
             transport.send_ping()
         else:
             # Its answer could not be read: a peer whose requests wait is not to be taken for dead.
             asyncio.get_running_loop().call_soon(transport.notify_user_specific_pong_received)
 
     def pause_writing(self) -> None:
+        self._stuck = True  # a peer that takes nothing gets no ping either, and is dead when it stays so
         self._consumer.writing_paused()
 
     def resume_writing(self) -> None:
+        self._stuck = False
         self._consumer.writing_resumed()
 
     async def _run(self) -> None:
@@ -279,6 +287,10 @@ _TEXT, _BINARY, _CLOSE = picows.WSMsgType.TEXT, picows.WSMsgType.BINARY, picows.
 _CONTINUATION = picows.WSMsgType.CONTINUATION
 
 
+def _may_be_sent(code: int) -> bool:
+    return (1000 <= code <= 1014 and code not in (1004, 1005, 1006)) or 3000 <= code <= 4999
+
+
 def _fast_parts(app: Any) -> _Fast | None:
     state = getattr(app, "state", None)
     doors: Mapping[str, Door] | None = getattr(state, "doors", None)
@@ -291,6 +303,7 @@ def _fast_parts(app: Any) -> _Fast | None:
         doors=doors,
         nursery=app.state.nursery,
         max_message_bytes=app.state.settings.max_message_bytes,
+        ping_interval_s=app.state.settings.ping_interval_s,
         access=getattr(state, "access", None),
         affinity=getattr(state, "affinity", None),
     )

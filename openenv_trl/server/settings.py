@@ -45,6 +45,9 @@ class AppSettings(BaseModel):
     """Clients that may wait for a slot at once; later ones are refused as at capacity."""
     max_message_bytes: int = Field(default=MAX_MESSAGE_BYTES, ge=1024)
     """The longest message in either direction."""
+    ping_interval_s: float = Field(default=20.0, gt=0)
+    """A peer that has sent nothing for this long is asked whether it lives, and taken for dead after as long again
+    without an answer. Under a server of the user's own (uvicorn, hypercorn) that server's setting holds."""
     token: SecretStr | None = None
     """The trainer's secret: with it set, every route but /health, /ready needs ``Authorization: Bearer <token>``."""
     agent_token: SecretStr | None = None
