@@ -25,6 +25,7 @@ from openenv_trl.server.mcp_route import install_mcp
 from openenv_trl.server.metrics_page import install_metrics
 from openenv_trl.server.probes import add_probes
 from openenv_trl.server.rpc_routes import install_rpc_route
+from openenv_trl.server.rpc_socket import install_rpc_socket
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.server.simulation_routes import install_simulation_routes
 from openenv_trl.server.task_routes import install_task_routes
@@ -194,6 +195,7 @@ class HTTPEnvServer:
         endpoint = WebSocketEndpoint(self.host, self._settings)
         app.state.doors = {"/ws": endpoint.accept}
         app.router.routes.append(WebSocketRoute("/ws", endpoint, name="ws"))
+        install_rpc_socket(app)
         install_descriptive_routes(app)
         if app.state.mode is ServerMode.SIMULATION:
             install_simulation_routes(app)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, cast
 
-from openenv_trl.errors import ActionValidationError, OpenEnvError
+from openenv_trl.errors import OpenEnvError
 from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.server.tool_rpc import answer_rpc
 from openenv_trl.types import Observation
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
 from openenv_trl.wire.frames import Request, encode_reply, parse_request
 from openenv_trl.wire.observations import has_finite_reward, serialize_observation
-from openenv_trl.wire.rpc import NO_MCP_TEXT, RpcErrorCode, RpcRequest, parse_rpc, rpc_error, rpc_result
-from openenv_trl.wire.tools import mcp_result, mcp_tool
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -57,33 +55,3 @@ def unsendable(what: str, error: Exception) -> Fault:
     text = f"The {what}, but its result cannot be sent as JSON: {error}. The fault is the environment's."
     logger.error("%s", text)
     return Fault(text, WSErrorCode.EXECUTION_ERROR.value)
-
-
-async def answer_rpc(session: HostedSession, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the response to a JSON-RPC request about the environment's tools."""
-    request = parse_rpc(data)
-    if not isinstance(request, RpcRequest):
-        return request
-    if request.method not in ("tools/list", "tools/call"):
-        text = f"Method not found: {request.method}"
-        return rpc_error(request.id, RpcErrorCode.METHOD_NOT_FOUND, text)
-    if not session.tools:
-        return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, NO_MCP_TEXT)
-    if request.method == "tools/list":
-        return rpc_result(request.id, {"tools": [mcp_tool(tool) for tool in session.tools]})
-    return await _call_tool(session, request)
-
-
-async def _call_tool(session: HostedSession, request: RpcRequest) -> dict[str, Any]:
-    name, arguments = request.params.get("name"), request.params.get("arguments")
-    if not isinstance(name, str) or not name:
-        return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "Missing 'name' in params")
-    if arguments is not None and not isinstance(arguments, dict):
-        return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "'arguments' in params must be an object")
-    try:
-        value = await session.call_tool(name, cast("dict[str, Any]", arguments or {}))
-        return rpc_result(request.id, mcp_result(value))
-    except ActionValidationError as error:
-        return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, str(error))
-    except (OpenEnvError, TypeError) as error:
-        return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, f"Error calling tool '{name}': {error}")

@@ -166,6 +166,11 @@ class HostedSession:
         return self._tools
 
     @property
+    def host(self) -> SessionHost:
+        """Whose session it is."""
+        return self._host
+
+    @property
     def lists_tools_itself(self) -> bool:
         """Whether the environment has a method that says more of its tools than `tools` (``listed_tools``)."""
         return self._hooks is not None and self._hooks.tool_calls_are_steps

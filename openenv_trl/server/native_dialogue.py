@@ -21,7 +21,7 @@ import anyio
 
 from openenv_trl.errors import OpenEnvError, ProtocolError, SessionNotFoundError
 from openenv_trl.server.channel import Channel
-from openenv_trl.server.dialogue import answer_rpc, unsendable
+from openenv_trl.server.dialogue import unsendable
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.types import Observation
 from openenv_trl.wire import native_frames as frames
@@ -32,6 +32,7 @@ from openenv_trl.wire.native_frames import NativeRequest
 if TYPE_CHECKING:
     from openenv_trl.server.host import SessionHost
     from openenv_trl.server.settings import AppSettings
+from openenv_trl.server.tool_rpc import answer_rpc
 
 logger = logging.getLogger("openenv_trl.server")
 

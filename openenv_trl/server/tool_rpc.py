@@ -20,7 +20,9 @@ from openenv_trl.errors import (
 )
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.types import CallToolAction, ListToolsAction
 from openenv_trl.wire.faults import fault_of
+from openenv_trl.wire.model_values import dump_model
 from openenv_trl.wire.rpc import NO_MCP_TEXT, RpcErrorCode, RpcId, RpcRequest, parse_rpc, rpc_error, rpc_result
 from openenv_trl.wire.tools import ToolErrorType, mcp_result, mcp_tool
 
@@ -28,14 +30,8 @@ CREATE, CLOSE = "openenv/session/create", "openenv/session/close"
 _ABOUT_TOOLS = ("tools/list", "tools/call")
 
 
-async def answer_rpc(session: HostedSession, data: dict[str, Any], host: SessionHost | None = None) -> dict[str, Any]:
-    """Return the response to a request that came over a socket with a session of its own.
-
-    Args:
-        session: The socket's session: what is asked is asked of it.
-        data: The request.
-        host: Where another session can be ended; None where that is not possible.
-    """
+async def answer_rpc(session: HostedSession, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the response to a request that came over a socket with a session of its own, of which it is asked."""
     request = parse_rpc(data)
     if not isinstance(request, RpcRequest):
         return request
@@ -45,7 +41,7 @@ async def answer_rpc(session: HostedSession, data: dict[str, Any], host: Session
         if request.params.get("session_id") == session.session_id:
             text = "Cannot close active WebSocket-managed session via MCP method"
             return rpc_error(request.id, RpcErrorCode.INVALID_REQUEST, text)
-        return await _close(host, request)
+        return await _close(session.host, request)
     if request.method not in _ABOUT_TOOLS:
         return _no_such_method(request)
     return await _answered(session, request)
@@ -87,14 +83,12 @@ def refusal(request_id: RpcId, error: OpenEnvError) -> dict[str, Any]:
     return rpc_error(request_id, RpcErrorCode.SERVER_ERROR, str(error), data)
 
 
-async def _close(host: SessionHost | None, request: RpcRequest) -> dict[str, Any]:
+async def _close(host: SessionHost, request: RpcRequest) -> dict[str, Any]:
     session_id = request.params.get("session_id")
     if not isinstance(session_id, str) or not session_id:
         text = "Invalid params - 'session_id' is required"
         return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, text)
     try:
-        if host is None:
-            raise SessionNotFoundError(f"Unknown session_id: {session_id}", session_id=session_id)
         is_over = await host.close(session_id, when_released=True)
     except SessionNotFoundError as error:
         return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, str(error))
@@ -107,31 +101,36 @@ async def _close(host: SessionHost | None, request: RpcRequest) -> dict[str, Any
 
 
 async def _answered(session: HostedSession, request: RpcRequest) -> dict[str, Any]:
-    if not session.acts_by_tools:
+    by_steps = not session.acts_by_tools
+    if by_steps and session.host.action_cls not in (CallToolAction, ListToolsAction):
         return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, NO_MCP_TEXT)
     if request.method == "tools/call":
-        return await _call_tool(session, request)
+        return await _call_tool(session, request, by_steps=by_steps)
     try:
-        return rpc_result(request.id, {"tools": await _list_tools(session)})
+        return rpc_result(request.id, {"tools": await _list_tools(session, by_steps=by_steps)})
     except OpenEnvError as error:
         return _failed(request, error)
 
 
-async def _list_tools(session: HostedSession) -> list[dict[str, Any]]:
+async def _list_tools(session: HostedSession, *, by_steps: bool) -> list[dict[str, Any]]:
     if session.lists_tools_itself:
         return await session.call_method("listed_tools")
-    return [mcp_tool(tool) for tool in session.tools]
+    tools = getattr(await session.step({"type": "list_tools"}), "tools", ()) if by_steps else session.tools
+    return [mcp_tool(tool) for tool in tools]
 
 
-async def _call_tool(session: HostedSession, request: RpcRequest) -> dict[str, Any]:
+async def _call_tool(session: HostedSession, request: RpcRequest, *, by_steps: bool) -> dict[str, Any]:
     name, arguments = request.params.get("name"), request.params.get("arguments")
     if not isinstance(name, str) or not name:
         return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "Missing 'name' in params")
     if arguments is not None and not isinstance(arguments, dict):
         return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "'arguments' in params must be an object")
     try:
-        value = await session.call_tool(name, cast("dict[str, Any]", arguments or {}))
-        return rpc_result(request.id, mcp_result(value))
+        given = cast("dict[str, Any]", arguments or {})
+        if by_steps:  # an environment without a tool of its own, whose step takes the actions about tools
+            observation = await session.step({"type": "call_tool", "tool_name": name, "arguments": given})
+            return rpc_result(request.id, dump_model(observation, at="observation"))
+        return rpc_result(request.id, mcp_result(await session.call_tool(name, given)))
     except (OpenEnvError, TypeError) as error:
         return _failed(request, error, {"error_type": _whose_fault(session, name, error)})
 

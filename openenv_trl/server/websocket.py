@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from openenv_trl.errors import EnvironmentFactoryError, OpenEnvError, SessionCapacityError
+from openenv_trl.errors import EnvironmentFactoryError, OpenEnvError, SessionCapacityError, SessionLostError
 from openenv_trl.server.asgi_channel import Message, Receive, Send, carry, handshake_of
 from openenv_trl.server.channel import Accepted, Channel, Gate, Handshake
 from openenv_trl.server.dialogue import answer
@@ -106,12 +106,22 @@ class OpenEnvDialogue:
                 async with self._session() as session:
                     await self._answer_all(session, channel)
             except OpenEnvError as error:
-                channel.send(_refusal(error).encode(), text=True)
+                channel.send(self.refused(error), text=True)
             except Exception:  # boundary: what is not foreseen is a fault of the server, and is said so
                 logger.exception("A session ended by a fault of the server")
                 text = "The server failed and ended the session; its log tells why."
-                channel.send(Fault(text, WSErrorCode.SESSION_ERROR.value).encode(), text=True)
+                channel.send(self.refused(SessionLostError(text)), text=True)
         channel.close()
+
+    async def answer(self, session: HostedSession, message: str | bytes) -> bytes | None:
+        """Return the answer to a message; None where it asks for the end of the session."""
+        return await answer(session, message) if isinstance(message, str) else binary_fault().encode()
+
+    def refused(self, error: OpenEnvError) -> bytes:
+        """Return what a peer is told that has no session, or lost it by the server's fault."""
+        if isinstance(error, SessionCapacityError | EnvironmentFactoryError):
+            return fault_of(error).encode()
+        return Fault(str(error), WSErrorCode.SESSION_ERROR.value).encode()
 
     @asynccontextmanager
     async def _session(self) -> AsyncGenerator[HostedSession]:
@@ -132,7 +142,7 @@ class OpenEnvDialogue:
             if self._reading_paused and len(self._messages) < _PIPELINED_MESSAGES // 2:
                 self._reading_paused = False
                 channel.resume_reading()
-            frame = await answer(session, message) if isinstance(message, str) else binary_fault().encode()
+            frame = await self.answer(session, message)
             if frame is None:
                 return
             channel.send(frame, text=True)
@@ -167,12 +177,6 @@ class OpenEnvDialogue:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _refusal(error: OpenEnvError) -> Fault:
-    if isinstance(error, SessionCapacityError | EnvironmentFactoryError):
-        return fault_of(error)
-    return Fault(str(error), WSErrorCode.SESSION_ERROR.value)
 
 
 def _seconds(text: str | None) -> float:

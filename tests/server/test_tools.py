@@ -150,19 +150,19 @@ def test_tools_are_called_over_json_rpc_on_the_sessions_environment(connection: 
 
 
 @pytest.mark.parametrize(
-    ("params", "code", "text"),
+    ("params", "code", "text", "kind"),
     [
-        ({}, -32602, "Missing 'name' in params"),
-        ({"name": "draw", "arguments": [1]}, -32602, "'arguments' in params must be an object"),
-        ({"name": "fold"}, -32603, "Unknown tool: 'fold'"),
-        ({"name": "draw", "arguments": {}}, -32603, "Wrong arguments for the tool 'draw'"),
-        ({"name": "break_down"}, -32603, "Error calling tool 'break_down': the table collapsed"),
+        ({}, -32602, "Missing 'name' in params", None),
+        ({"name": "draw", "arguments": [1]}, -32602, "'arguments' in params must be an object", None),
+        ({"name": "fold"}, -32603, "Unknown tool: 'fold'", "tool_not_found"),
+        ({"name": "draw", "arguments": {}}, -32603, "Wrong arguments for the tool 'draw'", "invalid_args"),
+        ({"name": "break_down"}, -32603, "Error calling tool 'break_down': the table collapsed", "execution_error"),
     ],
 )
 def test_a_wrong_json_rpc_call_has_its_code(
-    connection: Any, ask: Ask, params: dict[str, Any], code: int, text: str
+    connection: Any, ask: Ask, params: dict[str, Any], code: int, text: str, kind: str | None
 ) -> None:
     error = json.loads(ask(connection, _rpc("tools/call", **params)))["data"]["error"]
     assert error["code"] == code
     assert error["message"].startswith(text)
-    assert error["data"] is None
+    assert error["data"] == (None if kind is None else {"error_type": kind})
