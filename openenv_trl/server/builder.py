@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from asyncio import CancelledError
 from dataclasses import dataclass
+from typing import cast
 
 from openenv_trl.environment import prepare
 from openenv_trl.errors import EnvironmentFactoryError
@@ -21,6 +22,8 @@ from openenv_trl.server.hooks import (
     factory_name,
     hooks_of,
 )
+from openenv_trl.server.process_environment import build_in_process
+from openenv_trl.server.process_launcher import ProcessLauncher
 from openenv_trl.server.settings import Execution
 from openenv_trl.types import ServerMode, Tool
 
@@ -45,6 +48,9 @@ class EnvironmentBuilder:
         executor: The threads.
         execution: Where all of them run; as their class says if None.
 
+    Raises:
+        ConfigurationError: They are to run in processes, and the factory cannot be sent to one.
+
     Attributes:
         mode: What the server is for; each environment is told.
     """
@@ -55,6 +61,12 @@ class EnvironmentBuilder:
         self._executor = executor
         known = class_behind(factory)
         self._execution: Execution | None = execution or (known.EXECUTION if known is not None else None)
+        self._launcher = ProcessLauncher(factory) if self._execution == "process" else None
+
+    async def warm_up(self) -> None:
+        """Begin what makes the first environment slow to come."""
+        if self._launcher is not None:
+            await self._executor.run(self._launcher.warm_up)
 
     @property
     def name(self) -> str:
@@ -67,6 +79,8 @@ class EnvironmentBuilder:
         Raises:
             EnvironmentFactoryError: The factory raised; the log has its traceback.
         """
+        if self._launcher is not None:
+            return await self._build_there(self._launcher)
         if self._execution == "loop":
             return self._built(self._build_here())
         call = self._executor.lend(self._build_here)
@@ -75,7 +89,19 @@ class EnvironmentBuilder:
         except CancelledError:
             call.abandon(lambda: _close(call.value))
             raise
-        return self._built(environment)
+        built = self._built(environment)
+        if self._execution is None and built.hooks.execution == "process":  # which only an environment could tell
+            await self._executor.run(environment.close)
+            self._launcher = ProcessLauncher(self._factory)
+            return await self._build_there(self._launcher)
+        return built
+
+    async def _build_there(self, launcher: ProcessLauncher) -> Built:
+        environment = await build_in_process(launcher, self._factory, self._executor, self.mode)
+        # It has what is called of an environment; being one would give it an environment's own code.
+        stand_in = cast("AnyEnvironment", environment)
+        placement = placement_of(environment.hooks, "process")
+        return Built(stand_in, environment.hooks, placement, environment.introduction.tools)
 
     def _build_here(self) -> AnyEnvironment:
         try:

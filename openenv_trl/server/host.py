@@ -25,6 +25,7 @@ from openenv_trl.server.capacity import ServerCapacityStatus, SlotLedger
 from openenv_trl.server.execution import Executor
 from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind
 from openenv_trl.server.hosted_session import HostedSession
+from openenv_trl.server.logs import about
 from openenv_trl.server.metrics import ServerMetrics
 from openenv_trl.server.nursery import Nursery
 from openenv_trl.server.reaper import Reaper
@@ -115,6 +116,7 @@ class SessionHost:
     async def running(self) -> AsyncGenerator[None]:
         """Be the host of a running application; at its end every session is closed."""
         async with self.nursery.running():
+            self.nursery.start(self.builder.warm_up)
             try:
                 yield
             finally:
@@ -142,8 +144,9 @@ class SessionHost:
         session_id = hosted.session_id
         try:
             await self._admission.take(session_id, wait_s)
-        except SessionCapacityError:
+        except SessionCapacityError as error:
             self.metrics.session_refused("draining" if self.draining else "capacity")
+            logger.info("A session over %s was refused: %s", transport, error, extra=hosted.about("open"))
             raise
         self.sessions.add(hosted)
         self._reaper.add(session_id, time.monotonic(), held=held)
@@ -158,6 +161,8 @@ class SessionHost:
             text = f"Session {session_id} was closed while its environment was built."
             raise hosted.session.lost("open") or SessionLostError(text, phase="connect", session_id=session_id)
         self.metrics.session_opened(transport)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("Session %s opened over %s", session_id, transport, extra=hosted.about("open"))
         self._plan_sweep()
         return hosted
 
@@ -295,6 +300,8 @@ class SessionHost:
             self.metrics.session_refused("factory")
         else:
             self.metrics.session_closed(end.value)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("Session %s ended: %s", session_id, end.value, extra=hosted.about())
         self.ledger.release(session_id)
         if not len(self.sessions):
             waiting, self._no_sessions = self._no_sessions, anyio.Event()
@@ -315,6 +322,7 @@ class SessionHost:
             session_id,
             call,
             environment_name,
+            extra=about(session_id, call=call),
         )
 
     def warn_of_dropped(self, environment_name: str, arguments: set[str], taken: frozenset[str]) -> None:
@@ -349,7 +357,9 @@ class SessionHost:
             hosted = self.sessions.get(reaped.session_id)
             if hosted is not None:
                 self.metrics.session_reaped()
-                logger.info("Session %s is ended: %s", reaped.session_id, reaped.because)
+                level = logging.INFO if reaped.end is SessionEnd.DRAINED else logging.WARNING
+                text = "Session %s is ended: %s"
+                logger.log(level, text, hosted.session_id, reaped.because, extra=hosted.about())
                 self.nursery.start(hosted.lose, reaped.end, reaped.because)
         self._plan_sweep()
 

@@ -171,6 +171,11 @@ class HostedSession:
         return self._host
 
     @property
+    def environment_name(self) -> str:
+        """The environment class's name."""
+        return self._name
+
+    @property
     def lists_tools_itself(self) -> bool:
         """Whether the environment has a method that says more of its tools than `tools` (``listed_tools``)."""
         return self._hooks is not None and self._hooks.tool_calls_are_steps

@@ -39,12 +39,11 @@ class ThreadCall(Generic[Value]):
 
     Attributes:
         future: Gets what the function returns or raises; the event loop's.
-        begun: Whether it has its thread.
-        ended: Whether the function has returned or raised.
-        seconds: How long it took, once it has ended.
+        worker: The thread that it runs in, once it has begun.
+        seconds: How long the function took, once it has ended.
         value: What it returned.
         error: What it raised.
-        was_replaced: Whether another thread took the place of the one that it was left behind in.
+        replaced: Whether another thread took the place of the one that it was left behind in.
     """
 
     __slots__ = (
@@ -53,14 +52,14 @@ class ThreadCall(Generic[Value]):
         "_function",
         "_kwargs",
         "_orphaned",
+        "_owner",
         "_pool",
-        "begun",
-        "ended",
         "error",
         "future",
+        "replaced",
         "seconds",
         "value",
-        "was_replaced",
+        "worker",
     )
 
     def __init__(
@@ -72,10 +71,10 @@ class ThreadCall(Generic[Value]):
         self._kwargs = kwargs
         self._context = contextvars.copy_context()
         self._orphaned: Callable[[], None] | None = None
+        self._owner = [None]  # who takes the one thing out of it decides: the thread at its end, or who abandons it
         self.future: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        self.begun = False
-        self.ended = False
-        self.was_replaced = False
+        self.worker: _Worker | None = None
+        self.replaced = False
         self.seconds = 0.0
         self.value: Any = None
         self.error: BaseException | None = None
@@ -91,39 +90,31 @@ class ThreadCall(Generic[Value]):
         raise AssertionError("nobody cancels this scope")
 
     def abandon(self, orphaned: Callable[[], None]) -> bool:
-        """Wait no longer. False where there is nothing to abandon: the call has ended, or never begins now.
+        """Wait no longer. False where there is nothing to leave behind: the call has ended, or never begins now.
 
         Args:
             orphaned: Called in the thread when the function has ended at last.
         """
         return self._pool.abandon(self, orphaned)
 
-    def run(self) -> None:
-        """In the thread: call the function, and keep what comes of it."""
+    def leave_behind(self, orphaned: Callable[[], None]) -> bool:
+        """Note that nobody waits. False where the function has ended."""
+        self._orphaned = orphaned
+        return self._decide()
+
+    def run(self) -> bool:
+        """In the thread: call the function, and keep what comes of it. False where nobody waits for that any more."""
         begin = time.perf_counter()  # here, as a busy event loop must not pass for a long call
         try:
             self.value = self._context.run(self._function, *self._args, **self._kwargs)
-        except StopIteration as error:
-            # A future cannot carry it: the waiting session would never hear of it.
-            self.error = EnvironmentExecutionError("the environment raised StopIteration")
-            self.error.__cause__ = error
-        except (SystemExit, KeyboardInterrupt) as error:
-            # On the event loop these would end the server.
+        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+            # A future cannot carry the first; on the event loop the others would end the server.
             self.error = EnvironmentExecutionError(f"the environment raised {type(error).__name__}")
             self.error.__cause__ = error
         except BaseException as error:
             self.error = error
         self.seconds = time.perf_counter() - begin
-
-    def leave_behind(self, orphaned: Callable[[], None], *, replaced: bool) -> None:
-        """Note that nobody waits; under the pool's lock."""
-        self._orphaned = orphaned
-        self.was_replaced = replaced
-
-    @property
-    def is_left_behind(self) -> bool:
-        """Whether nobody waits."""
-        return self._orphaned is not None
+        return self._decide()
 
     def clean_up(self) -> None:
         """In the thread, after a call that nobody waits for."""
@@ -143,9 +134,19 @@ class ThreadCall(Generic[Value]):
         else:
             self.future.set_result(self.value)
 
+    def _decide(self) -> bool:
+        try:
+            self._owner.pop()
+        except IndexError:
+            return False
+        return True
+
 
 class ThreadPool:
     """The threads of one server.
+
+    There is no lock: a list, a set and a deque change in one piece each, and where a thread and the event loop miss each
+    other in between, `_settle` follows, which gives the calls that wait their threads.
 
     Args:
         budget: How many there may be.
@@ -155,10 +156,9 @@ class ThreadPool:
     def __init__(self, budget: ThreadBudget, *, always_the_same: bool = False) -> None:
         self._budget = budget
         self._always_the_same = always_the_same
-        self._lock = threading.Lock()  # guards all down to _loop
         self._backlog: deque[ThreadCall[Any]] = deque()
+        self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
-        self._workers = 0
         self._ended: deque[ThreadCall[Any]] = deque()
         self._wake_up_sent = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -171,59 +171,56 @@ class ThreadPool:
         loop = call.future.get_loop()
         if loop is not self._loop:
             self._move_to(loop)
-        with self._lock:
-            self._backlog.append(call)
-            if self._at_work >= self._budget.threads:
-                self._budget.call_waits()
-            self._set_to_work()
-        if not call.begun and self._patience is None:
+        self._backlog.append(call)
+        if self._at_work >= self._budget.threads:
+            self._budget.call_waits()
+        self._set_to_work()
+        if self._patience is None and self._backlog:
             self._be_patient(_PATIENCE_S)
         return call
 
     def abandon(self, call: ThreadCall[Any], orphaned: Callable[[], None]) -> bool:
-        """See `ThreadCall.abandon`."""
-        with self._lock:
-            left = call.begun and not call.ended
-            if left:
-                call.leave_behind(orphaned, replaced=not self._always_the_same)
-                if call.was_replaced:
-                    self._workers -= 1
-                    self._set_to_work()
-            elif not call.begun:
-                self._backlog.remove(call)
+        """See `ThreadCall.abandon`. On the event loop."""
+        left = False
+        try:
+            self._backlog.remove(call)
+        except ValueError:  # it has begun
+            call.replaced = not self._always_the_same
+            left = call.leave_behind(orphaned)
         if not call.future.done():
             call.future.set_exception(CallAbandonedError())
+        if left and call.replaced and call.worker is not None:
+            self.leave(call.worker)
+            self._set_to_work()
         return left
+
+    def leave(self, worker: _Worker) -> None:
+        """A thread takes no more calls: it ends, or was left behind."""
+        self._workers.discard(worker)
 
     def loosen(self, budget: ThreadBudget) -> None:
         """It need not be one and the same thread any longer."""
-        with self._lock:
-            if self._always_the_same:
-                self._always_the_same = False
-                self._budget = budget
+        if self._always_the_same:
+            self._always_the_same = False
+            self._budget = budget
 
     def shut_down(self) -> None:
         """End the threads that are idle; others end some time after their call."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-            self._workers -= len(idle)
-        for worker in idle:
+        while self._idle:
+            worker = self._idle.pop()
+            self.leave(worker)
             worker.hand(None)
-
-    def finish(self, call: ThreadCall[Any]) -> None:
-        """In a thread: the call has ended, and cannot be left behind any more."""
-        with self._lock:
-            call.ended = True
 
     def next_call(self, worker: _Worker, last: ThreadCall[Any]) -> ThreadCall[Any] | None:
         """In a thread: hand the last call over, and return the next; None where the thread has to wait for one."""
         call = None
-        with self._lock:
-            if self._backlog and self._at_work <= self._budget.threads:
+        if self._backlog and self._at_work <= self._budget.threads:
+            try:
                 call = self._backlog.popleft()
-                call.begun = True
-            else:
-                self._idle.append(worker)
+            except IndexError:  # another thread was faster
+                call = None
+        if call is None:
+            self._idle.append(worker)
         self._ended.append(last)
         if not self._wake_up_sent:
             self._wake_up_sent = True
@@ -235,29 +232,33 @@ class ThreadPool:
 
     def retire(self, worker: _Worker) -> bool:
         """In a thread: may it end, having waited for work in vain? False where a call is on its way to it."""
-        with self._lock:
-            if worker not in self._idle:
-                return False
+        try:
             self._idle.remove(worker)
-            self._workers -= 1
-            return True
+        except ValueError:
+            return False
+        self.leave(worker)
+        return True
 
     @property
     def _at_work(self) -> int:
-        return self._workers - len(self._idle)
+        return len(self._workers) - len(self._idle)
 
     def _set_to_work(self) -> None:
-        """Under the lock: give the calls that wait their threads, within the budget."""
+        """On the event loop: give the calls that wait their threads, within the budget."""
         while self._backlog and self._at_work < self._budget.threads:
-            call = self._backlog.popleft()
-            call.begun = True
-            if self._idle:
-                self._idle.pop().hand(call)
-                continue
-            self._workers += 1
-            worker = _Worker(self, None if self._always_the_same else _IDLE_S)
-            worker.hand(call)
-            worker.start()
+            try:
+                call = self._backlog.popleft()
+            except IndexError:  # a thread took it
+                return
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                worker = _Worker(self, None if self._always_the_same else _IDLE_S)
+                self._workers.add(worker)
+                worker.hand(call)
+                worker.start()
+            else:
+                worker.hand(call)
 
     def _settle(self) -> None:
         self._wake_up_sent = False  # first: what ends from now on sends another
@@ -266,9 +267,8 @@ class ThreadPool:
             call.settle()
             self._budget.call_returned(call.seconds, self._at_work)
         if self._backlog:
-            with self._lock:
-                self._budget.calls_wait(len(self._backlog))
-                self._set_to_work()
+            self._budget.calls_wait(len(self._backlog))
+            self._set_to_work()
 
     def _be_patient(self, seconds: float) -> None:
         self._patience_s = seconds
@@ -279,10 +279,9 @@ class ThreadPool:
         self._patience = None
         if not self._backlog:
             return
-        with self._lock:
-            before = self._budget.threads
-            self._budget.call_waits(self._at_work)
-            self._set_to_work()
+        before = self._budget.threads
+        self._budget.call_waits(self._at_work)
+        self._set_to_work()
         if self._backlog:
             self._be_patient(2 * self._patience_s if self._budget.threads == before else _PATIENCE_S)
 
@@ -309,11 +308,11 @@ class _Worker(threading.Thread):
         """Take calls until there are none for a while."""
         pool, call = self._pool, self._calls.get()
         while call is not None:
-            call.run()
-            pool.finish(call)
-            if call.is_left_behind:
+            call.worker = self
+            if not call.run():
                 call.clean_up()
-                if call.was_replaced:
+                if call.replaced:
+                    pool.leave(self)
                     return
             call = pool.next_call(self, call)
             if call is None:  # and so, while it waits, nothing here keeps the last call's environment alive
