@@ -7,11 +7,13 @@ included), its own session counts as held by a connection.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import uuid
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from openenv_trl.errors import EnvironmentFactoryError
 from openenv_trl.server.access import Role
@@ -72,6 +74,8 @@ class AgentSession:
             EnvironmentFactoryError: The environment's constructor raised.
             EnvironmentExecutionError: Its reset raised.
         """
+        # In a thread: the first time it takes most of a second, which other sessions must not wait for.
+        await anyio.to_thread.run_sync(importlib.import_module, "openenv_trl.server.mcp_tools")
         from openenv_trl.server.mcp_sdk import AgentConnection
         from openenv_trl.server.mcp_tools import AgentTools
 
