@@ -6,6 +6,7 @@ Argument names, their order and rules are those of the public package's function
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from starlette.routing import WebSocketRoute
 from openenv_trl.environment import Environment
 from openenv_trl.server.access_middleware import install_access
 from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode_of, warn_of_web_page
-from openenv_trl.server.capacity import ConcurrencyConfig
+from openenv_trl.server.capacity import ConcurrencyConfig, ServerCapacityStatus, SessionInfo
 from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name
@@ -156,6 +157,7 @@ class HTTPEnvServer:
         reset_observation_cls: type[Observation] | None = None,
         settings: AppSettings | None = None,
     ) -> None:
+        self._env = env
         self._config = config = concurrency_of(env, max_concurrent_envs, concurrency_config)
         self._settings = settings or AppSettings.from_environment()
         self._models = EnvironmentModels(
@@ -173,6 +175,45 @@ class HTTPEnvServer:
             SingleThread(threads) if single else WorkerThreads(threads),
             settings=self._settings,
             session_timeout=config.session_timeout,
+        )
+
+    @property
+    def concurrency_config(self) -> ConcurrencyConfig:
+        """How many sessions at once, and for how long."""
+        return self._config
+
+    @property
+    def max_concurrent_envs(self) -> int:
+        """Sessions at once."""
+        return self._config.max_concurrent_envs
+
+    @property
+    def active_sessions(self) -> int:
+        """Sessions that have a slot now."""
+        return self.host.status.active_sessions
+
+    @property
+    def is_concurrency_safe(self) -> bool:
+        """Whether the environment class says that its instances share nothing. A function is taken at its word."""
+        known = class_behind(self._env)
+        return known.SUPPORTS_CONCURRENT_SESSIONS if known is not None else self.max_concurrent_envs > 1
+
+    def get_capacity_status(self) -> ServerCapacityStatus:
+        """Return how full the server is."""
+        return self.host.status
+
+    def get_session_info(self, session_id: str) -> SessionInfo | None:
+        """Return what is known of an open session; None where there is none of that id."""
+        hosted = self.host.sessions.get(session_id)
+        if hosted is None:
+            return None
+        since_1970 = time.time() - time.monotonic()
+        return SessionInfo(
+            session_id=session_id,
+            created_at=since_1970 + hosted.session.opened_at,
+            last_activity_at=since_1970 + hosted.session.last_activity_at,
+            step_count=hosted.session.step_count,
+            environment_type=hosted.environment_name,
         )
 
     def register_routes(self, app: FastAPI, mode: str | ServerMode | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from openenv_trl.errors import ConfigurationError, SessionCapacityError, SessionStateError
 
@@ -35,6 +35,17 @@ class ServerCapacityStatus(BaseModel):
     active_sessions: int = Field(ge=0)
     max_sessions: int = Field(ge=1)
 
+    @model_validator(mode="after")
+    def _no_more_than_fit(self) -> ServerCapacityStatus:
+        if self.active_sessions > self.max_sessions:
+            raise ValueError(f"active_sessions={self.active_sessions} is more than max_sessions={self.max_sessions}")
+        return self
+
+    @classmethod
+    def from_counts(cls, active: int, max_sessions: int) -> ServerCapacityStatus:
+        """Return the status of so many sessions out of so many."""
+        return cls(active_sessions=active, max_sessions=max_sessions)
+
     @property
     def available_slots(self) -> int:
         """Sessions that can still be opened."""
@@ -44,6 +55,19 @@ class ServerCapacityStatus(BaseModel):
     def is_at_capacity(self) -> bool:
         """Whether the next session would be refused."""
         return self.available_slots <= 0
+
+
+class SessionInfo(BaseModel):
+    """One session that is open. Times are seconds since 1970."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    session_id: str
+    created_at: float
+    last_activity_at: float
+    step_count: int = Field(default=0, ge=0)
+    environment_type: str
+    """The environment class's name."""
 
 
 class SlotLedger(Protocol):

@@ -6,7 +6,7 @@ Every request gets one response, notifications too: the frames around it are req
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, cast
 
 RpcId = str | int | None
@@ -26,6 +26,13 @@ class RpcErrorCode(IntEnum):
     INVALID_PARAMS = -32602
     INTERNAL_ERROR = -32603
     SERVER_ERROR = -32000
+
+
+class McpMethod(str, Enum):
+    """The methods about tools."""
+
+    TOOLS_LIST = "tools/list"
+    TOOLS_CALL = "tools/call"
 
 
 @dataclass(frozen=True, slots=True)

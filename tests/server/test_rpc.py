@@ -297,7 +297,8 @@ def test_a_response_over_the_bare_socket_is_written_as_recorded(served: Any, ask
     connection = served.socket("/mcp")
     assert ask(connection, json.dumps(_request("tools/call", 4, name="counter"))) == (
         '{"jsonrpc": "2.0", "id": 4, "result": {"content": [{"type": "text", "text": "{\\"count\\":1}", '
-        '"annotations": null, "meta": null}], "structured_content": {"count": 1}, "meta": null, "data": {"count": 1}, "is_error": false}}'
+        '"annotations": null, "meta": null}], "structured_content": {"count": 1}, "meta": null, '
+        '"data": {"count": 1}, "is_error": false}}'
     )
 
 
