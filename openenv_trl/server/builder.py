@@ -89,8 +89,8 @@ class EnvironmentBuilder:
         except CancelledError:
             call.abandon(lambda: _close(call.value))
             raise
-        built = self._built(environment)
-        if self._execution is None and built.hooks.execution == "process":  # which only an environment could tell
+        known, built = self._execution, self._built(environment)
+        if known is None and built.hooks.execution == "process":  # which only an environment could tell
             await self._executor.run(environment.close)
             self._launcher = ProcessLauncher(self._factory)
             return await self._build_there(self._launcher)

@@ -20,7 +20,7 @@ from openenv_trl.types import Tool
 _LENGTH = struct.Struct("!Q")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """Call a method of the environment, or read an attribute of it."""
 

@@ -77,13 +77,7 @@ async def _serve_on_loop(way: socket.socket, environment: AnyEnvironment) -> Non
             return
         try:
             function = _function(environment, call)
-            own = getattr(environment, call.attribute, None) if call.attribute != "state" else None
-            asynchronous = (
-                inspect.iscoroutinefunction(own)
-                or call.attribute == "state"
-                or (call.attribute == "call_tool" and call.args[0] in environment.async_tools())
-            )
-            value = function() if asynchronous else await anyio.to_thread.run_sync(function)
+            value = function() if _runs_on_loop(environment, call) else await anyio.to_thread.run_sync(function)
             reply: Returned | Raised = Returned(await value if inspect.isawaitable(value) else value)
         except Exception as error:  # boundary: an environment may raise anything
             reply = Raised.of(error)
@@ -97,6 +91,16 @@ def _function(environment: AnyEnvironment, call: Call) -> Callable[[], Any]:
         return getattr(environment, call.attribute)(*call.args, **call.kwargs)
 
     return function
+
+
+def _runs_on_loop(environment: AnyEnvironment, call: Call) -> bool:
+    if call.attribute == "step_async" and environment.step_may_block(call.args[0]):
+        call.attribute = "step"
+    if call.attribute == "call_tool":
+        return environment.runs_on_loop(call.args[0])
+    if call.attribute == "tool_step":
+        return environment.runs_on_loop(call.args[0].tool_name)
+    return call.attribute == "state" or inspect.iscoroutinefunction(getattr(environment, call.attribute))
 
 
 def _packed(reply: Returned | Raised, call: Call) -> bytes:

@@ -145,7 +145,7 @@ class ThreadCall(Generic[Value]):
 class ThreadPool:
     """The threads of one server.
 
-    There is no lock: a list, a set and a deque change in one piece each, and where a thread and the event loop miss each
+    There is no lock: a list, a set and a deque change in one piece each. Where a thread and the event loop miss each
     other in between, `_settle` follows, which gives the calls that wait their threads.
 
     Args:
