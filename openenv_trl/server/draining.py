@@ -40,14 +40,14 @@ class Drain:
 
     def __init__(self, timeout_s: float) -> None:
         self.stage = Stage.SERVING
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._ends_at = 0.0
 
     def begin(self, now: float) -> None:
         """Begin, if it has not begun."""
         if self.stage is Stage.SERVING:
             self.stage = Stage.DRAINING
-            self._ends_at = now + self._timeout_s
+            self._ends_at = now + self.timeout_s
 
     def end(self) -> None:
         """End at once."""
@@ -126,7 +126,7 @@ class DrainingServer(uvicorn.Server):
         if self._drain.stage is Stage.SERVING:
             return False
         self._tell()
-        sessions = sum(len(host.sessions) for host in self._hosts)
+        sessions = self._sessions_left()
         over = self._drain.look(time.monotonic(), sessions) is Stage.OVER
         if over and sessions:
             logger.warning("The server stops though %d session(s) had not ended", sessions)
@@ -140,6 +140,16 @@ class DrainingServer(uvicorn.Server):
             self._on_drain()
         for host in self._hosts:
             host.drain()
+        sessions = self._sessions_left()
+        if sessions and self._drain.timeout_s:
+            logger.info(
+                "Stopping: %d session(s) get up to %g s to end their episodes. A second signal ends them at once.",
+                sessions,
+                self._drain.timeout_s,
+            )
+
+    def _sessions_left(self) -> int:
+        return sum(len(host.sessions) for host in self._hosts)
 
 
 def states_of(app: Any) -> list[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,8 +57,9 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     (folder / "tools.py").write_text(APP)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         command = [sys.executable, "-m", "openenv_trl.server", "tools:app", "--workers", "2"]
+        environment = {**os.environ, "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
         process = subprocess.Popen(
-            [*command, "--fd", str(listening.fileno())], pass_fds=[listening.fileno()], cwd=folder
+            [*command, "--fd", str(listening.fileno())], pass_fds=[listening.fileno()], cwd=folder, env=environment
         )
         yield listening.getsockname()[1]
         process.terminate()
