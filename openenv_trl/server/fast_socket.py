@@ -166,7 +166,9 @@ class _PicowsChannel(picows.WSListener):
         self._closing = False
         self._code = 1006
         self._reading = True
+        self._wanted = True
         self._stuck = False
+        self._left = 0
 
     @property
     def is_open(self) -> bool:
@@ -186,14 +188,12 @@ class _PicowsChannel(picows.WSListener):
         asyncio.get_running_loop().call_later(_CLOSE_S, self._transport.disconnect, False)
 
     def pause_reading(self) -> None:
-        if self._reading and not self._closing:
-            self._reading = False
-            self._transport.underlying_transport.pause_reading()
+        self._wanted = False
+        self._read_or_not()
 
     def resume_reading(self) -> None:
-        if not self._reading:
-            self._reading = True
-            self._transport.underlying_transport.resume_reading()
+        self._wanted = True
+        self._read_or_not()
 
     def on_ws_connected(self, transport: picows.WSTransport) -> None:
         self._transport = transport
@@ -233,19 +233,36 @@ class _PicowsChannel(picows.WSListener):
         self._consumer.closed(self._code)
 
     def send_user_specific_ping(self, transport: picows.WSTransport) -> None:
-        if self._reading or self._stuck:
+        left = transport.underlying_transport.get_write_buffer_size()
+        takes_more, self._left = left < self._left, left
+        if self._reading or (self._stuck and not takes_more):
             transport.send_ping()
         else:
-            # Its answer could not be read: a peer whose requests wait is not to be taken for dead.
+            # Its answer could not be read, or not be sent yet: a peer whose requests wait, or that reads a long reply
+            # slowly, is not to be taken for dead.
             asyncio.get_running_loop().call_soon(transport.notify_user_specific_pong_received)
 
     def pause_writing(self) -> None:
-        self._stuck = True  # a peer that takes nothing gets no ping either, and is dead when it stays so
+        # Nothing is read from a peer that takes nothing: its pings alone would heap up answers without end.
+        self._stuck = True
+        self._left = self._transport.underlying_transport.get_write_buffer_size()
+        self._read_or_not()
         self._consumer.writing_paused()
 
     def resume_writing(self) -> None:
         self._stuck = False
+        self._read_or_not()
         self._consumer.writing_resumed()
+
+    def _read_or_not(self) -> None:
+        reading = self._closing or (self._wanted and not self._stuck)
+        if reading is not self._reading:
+            self._reading = reading
+            transport = self._transport.underlying_transport
+            if not reading:
+                transport.pause_reading()
+            elif not transport.is_closing():
+                transport.resume_reading()
 
     async def _run(self) -> None:
         try:

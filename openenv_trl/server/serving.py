@@ -20,6 +20,7 @@ from typing import Any
 import uvicorn
 
 from openenv_trl.server.draining import Drain, DrainingServer, states_of
+from openenv_trl.server.guarded_http import GuardedHttpProtocol
 from openenv_trl.server.listening import address, listen
 from openenv_trl.server.workers.place import WorkerPlace
 from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
@@ -91,6 +92,7 @@ def uvicorn_config(app: Callable[..., Any], settings: ServerSettings) -> uvicorn
         # At "info" uvicorn tells of every connection; a trainer opens thousands.
         log_level="warning" if settings.log_level == "info" else settings.log_level,
         access_log=settings.log_level == "debug",
+        http=GuardedHttpProtocol,
         ws=_socket_protocol(settings),
         ws_max_size=settings.max_message_bytes,
         ws_per_message_deflate=False,

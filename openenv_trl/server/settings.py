@@ -48,6 +48,9 @@ class AppSettings(BaseModel):
     ping_interval_s: float = Field(default=20.0, gt=0)
     """A peer that has sent nothing for this long is asked whether it lives, and taken for dead after as long again
     without an answer. Under a server of the user's own (uvicorn, hypercorn) that server's setting holds."""
+    head_timeout_s: float = Field(default=10.0, gt=0)
+    """How long the head of an HTTP request (a socket's handshake, too) may take, and its body may stand still. Under a
+    server of the user's own (uvicorn, hypercorn) that server's setting holds."""
     token: SecretStr | None = None
     """The trainer's secret: with it set, every route but /health, /ready needs ``Authorization: Bearer <token>``."""
     agent_token: SecretStr | None = None

@@ -66,12 +66,12 @@ class ServerProcess:
     def is_well_after(self, before_mib: float, tracebacks: int) -> None:
         """Fail unless others are served quickly, every slot is free, and memory and log are as they were."""
         assert self.process.poll() is None, self.log()
-        self.serves_others()
-        assert self.answered_in_s < QUICKLY_S
         until = time.monotonic() + 10
         while self.active_sessions() and time.monotonic() < until:
             time.sleep(0.02)
         assert self.active_sessions() == 0, "a slot is lost"
+        self.serves_others()
+        assert self.answered_in_s < QUICKLY_S
         assert self.memory_mib() - before_mib < KEPT_MIB, "memory is kept"
         assert self.peak_mib() - before_mib < PEAK_MIB, "memory was not bounded"
         assert self.tracebacks()[tracebacks:] == []

@@ -11,14 +11,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from openenv_trl.server.guarded_http import GuardedHttpProtocol
 from openenv_trl.server.workers.affinity import Affinity
 from openenv_trl.server.workers.handover import FORWARDED, HandedOver
 
 
-class WorkerHttpProtocol(HttpToolsProtocol):
+class WorkerHttpProtocol(GuardedHttpProtocol):
     """One connection. `affinity` comes first, so that a partial object can stand for the class."""
 
     def __init__(
