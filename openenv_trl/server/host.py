@@ -38,6 +38,7 @@ from openenv_trl.wire.actions import deserialize_action, takes_tool_actions
 logger = logging.getLogger("openenv_trl.server")
 
 _LINGER_S = 1.0  # of a drained session after its episode, for its client to read the state and to close
+_SHUTDOWN_S = 5.0  # for calls that were stopped to end, before the server does
 _SWEEP_S = 0.05  # between two sweeps at least
 
 
@@ -370,13 +371,11 @@ class SessionHost:
         return hosted.session.resting_since
 
     async def _end_all(self) -> None:
-        async def end(hosted: HostedSession) -> None:
-            hosted.cancel_call()
-            await hosted.lose(SessionEnd.SHUTDOWN, "the server has shut down")
-
         async with anyio.create_task_group() as tasks:
             for hosted in self.sessions.all():
-                tasks.start_soon(end, hosted)
+                tasks.start_soon(hosted.stop, SessionEnd.SHUTDOWN, "the server has shut down")
+        with anyio.move_on_after(_SHUTDOWN_S):  # of calls that end in their own callers' tasks
+            await self.idle()
 
 
 def _new_session_id() -> str:

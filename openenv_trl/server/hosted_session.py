@@ -145,11 +145,14 @@ class HostedSession:
     def cancel_call(self) -> None:
         """Stop the call that runs, and end the session with it; nothing where none runs."""
         call = self.session.call
-        if call and self._interruption is None:
-            because = f"its {call} was cancelled by its client"
-            text = f"Session {self.session_id} is lost: {because}. Open a new one."
-            error = SessionLostError(text, phase=call, session_id=self.session_id)
-            self._interrupt(SessionEnd.CANCELLED, because, error)
+        if call:
+            self._stop_call(SessionEnd.CANCELLED, f"its {call} was cancelled by its client")
+
+    async def stop(self, end: SessionEnd, because: str) -> None:
+        """Like `lose`, without waiting for a call that runs: it is stopped."""
+        if self.session.call:
+            self._stop_call(end, because)
+        await self.lose(end, because)
 
     def watch_end(self, callback: Callable[[], None]) -> None:
         """Have the callback called once when the session has ended: for those who share it, beside ``on_end``."""
@@ -479,6 +482,12 @@ class HostedSession:
             text += ' Its thread cannot be stopped: set EXECUTION = "process" on the environment to have it killed.'
         error = DeadlineExceededError(text, phase=call, session_id=self.session_id)
         self._interrupt(SessionEnd.DEADLINE, f"its {call} passed its deadline", error)
+
+    def _stop_call(self, end: SessionEnd, because: str) -> None:
+        if self._interruption is None:
+            text = f"Session {self.session_id} is lost: {because}. Open a new one."
+            error = SessionLostError(text, phase=self.session.call, session_id=self.session_id)
+            self._interrupt(end, because, error)
 
     def _interrupt(self, end: SessionEnd, because: str, error: OpenEnvError) -> None:
         self._interruption = (end, because, error)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from openenv_trl.errors import SessionStateError
-from openenv_trl.server.session import Decision, Session, SessionState
+from openenv_trl.errors import SessionLostError, SessionStateError
+from openenv_trl.server.session import Decision, Session, SessionEnd, SessionState
 
 
 def _opened() -> Session:
@@ -86,6 +86,46 @@ def test_each_refused_call_says_why() -> None:
     assert caught.value.session_id == "s1"
 
 
+def test_a_lost_session_tells_every_later_call_why() -> None:
+    session = _opened()
+    session.begin("step")
+    assert session.lose(SessionEnd.DEADLINE, "its step passed its deadline") is Decision.GO_ON
+    assert session.finish(1.0) is Decision.CLOSE_ENVIRONMENT
+    for _ in range(2):
+        with pytest.raises(SessionLostError, match=r"s1 is lost: its step passed its deadline\. Open a new one"):
+            session.begin("state")
+        if session.state is SessionState.CLOSING:
+            assert session.closed() is Decision.RELEASE_SLOT
+    assert session.end is SessionEnd.DEADLINE
+
+
+def test_an_abandoned_call_frees_the_slot_at_once_and_closes_the_environment_when_it_ends() -> None:
+    session = _opened()
+    session.begin("step")
+    assert session.abandon(SessionEnd.DEADLINE, "its step passed its deadline") is Decision.RELEASE_SLOT
+    assert session.state is SessionState.ABANDONED
+    with pytest.raises(SessionLostError):
+        session.begin("step")
+    assert session.request_close() is Decision.GO_ON
+    assert session.finish(9.0) is Decision.CLOSE_ENVIRONMENT
+    assert session.closed() is Decision.GO_ON
+
+
+def test_an_abandoned_close_frees_the_slot_once() -> None:
+    session = _opened()
+    session.request_close()
+    assert session.abandon(SessionEnd.CLOSED, "its close does not end") is Decision.RELEASE_SLOT
+    assert session.closed() is Decision.GO_ON
+
+
+def test_the_first_reason_to_end_is_the_reason() -> None:
+    session = _opened()
+    session.begin("step")
+    session.request_close()
+    session.lose(SessionEnd.SHUTDOWN, "the server has shut down")
+    assert session.end is SessionEnd.CLOSED
+
+
 def test_each_impossible_event_says_what_was_wrong() -> None:
     session = _opened()
     with pytest.raises(SessionStateError, match="built already"):
@@ -109,15 +149,16 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         self.running = False
         self.closings = 0
         self.releases = 0
+        self.gave_up = False
 
-    def take(self, decision: Decision) -> None:
+    def take(self, decision: Decision, *, gave_up: bool = False) -> None:
         if decision is Decision.CLOSE_ENVIRONMENT:
             assert self.built
             assert not self.running
-            assert not self.releases
+            assert self.gave_up or not self.releases
             self.closings += 1
         if decision is Decision.RELEASE_SLOT:
-            assert self.closings == self.built
+            assert gave_up or self.closings == self.built
             self.releases += 1
 
     @rule()
@@ -143,7 +184,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             self.session.begin(call)
             self.running = True
         else:
-            with pytest.raises(SessionStateError):
+            with pytest.raises((SessionStateError, SessionLostError)):
                 self.session.begin(call)
 
     @rule(done=st.sampled_from([None, True, False]))
@@ -157,6 +198,19 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
                 self.session.finish(self.now, done=done)
 
     @rule()
+    def lose(self) -> None:
+        self.take(self.session.lose(SessionEnd.IDLE, "no call came"))
+
+    @rule()
+    def abandon(self) -> None:
+        if self.session.state in (SessionState.BUSY, SessionState.CLOSING):
+            self.gave_up = True
+            self.take(self.session.abandon(SessionEnd.DEADLINE, "it does not end"), gave_up=True)
+        else:
+            with pytest.raises(SessionStateError):
+                self.session.abandon(SessionEnd.DEADLINE, "it does not end")
+
+    @rule()
     def request_close(self) -> None:
         self.take(self.session.request_close())
 
@@ -167,9 +221,10 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
 
     @invariant()
     def one_call_one_closing_one_release(self) -> None:
-        assert self.running == (self.session.state is SessionState.BUSY)
+        assert self.running == (self.session.state in (SessionState.BUSY, SessionState.ABANDONED))
         assert self.closings <= 1
-        assert self.releases == (self.session.state is SessionState.CLOSED)
+        assert self.releases == (self.gave_up or self.session.state is SessionState.CLOSED)
+        assert self.session.holds_slot == (not self.releases)
 
 
 TestAnyOrderOfEvents = AnyOrderOfEvents.TestCase
