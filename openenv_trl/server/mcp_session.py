@@ -7,6 +7,7 @@ included), its own session counts as held by a connection.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import uuid
@@ -127,17 +128,22 @@ class AgentSession:
             others = [header for header in scope["headers"] if header[0].lower() != b"accept"]
             scope = {**scope, "headers": [*others, (b"accept", b"application/json")]}
         status: int | None = None
+        is_complete = False
 
         async def watched(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_complete
+            if is_complete:
+                return  # the library has more to say where the session ends under a message that it took already
             if message["type"] == "http.response.start":
                 status = message["status"]
+            is_complete = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
         self._requests += 1
         self._tell_held()
         try:
-            await self._connection.handle(scope, receive, watched)
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the session has ended
+                await self._connection.handle(scope, receive, watched)
         finally:
             self._requests -= 1
             self._tell_held()

@@ -152,3 +152,24 @@ async def test_an_environment_without_tools_offers_none(stage: Any) -> None:
     async with stage.agent(stage.serve(stage.plain, max_concurrent_envs=1)) as session:
         await session.initialize()
         assert await session.list_tools() == []
+
+
+async def test_messages_that_cross_the_sessions_end_are_no_fault_of_the_server(
+    stage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = stage.serve(max_concurrent_envs=16)
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
+    for _ in range(8):
+        async with stage.raw(address) as (http, headers), anyio.create_task_group() as tasks:
+
+            async def post(http: httpx.AsyncClient = http, headers: dict[str, str] = headers) -> None:
+                assert (await http.post("/mcp", headers=headers, json=cancel)).status_code in (202, 404)
+
+            for _ in range(3):
+                tasks.start_soon(post)
+            assert (await http.delete("/mcp", headers=headers)).status_code in (200, 404)
+            for _ in range(3):
+                tasks.start_soon(post)
+    await stage.until(lambda: stage.agents == 0)
+    assert stage.free_slots == 16
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
