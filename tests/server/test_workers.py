@@ -261,3 +261,14 @@ def test_a_number_of_workers_that_cannot_be_is_told(folder: Path, number: str) -
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "OPENENV_TRL_WORKERS" in done.stderr
+
+
+def test_workers_that_uvicorn_starts_by_itself_are_warned_of(folder: Path) -> None:
+    command = [sys.executable, "-m", "uvicorn", "counter:app", "--workers", "2", "--port", "0"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        assert any("python -m openenv_trl.server TARGET --workers N" in line for line in process.stderr)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from openenv_trl.server.workers.affinity import Affinity
+from openenv_trl.server.workers.joining import started_by_uvicorn_with_workers
 from openenv_trl.server.workers.memory import SharedMemory, Standing, size_of
 from openenv_trl.server.workers.parent import RestartPlan
 from openenv_trl.server.workers.place import VARIABLE, WorkerPlace, take_place
@@ -73,3 +74,20 @@ def test_a_worker_that_dies_again_and_again_is_started_ever_more_slowly() -> Non
     plan = RestartPlan(first_s=0.1, longest_s=1.0, good_run_s=10.0)
     assert [round(plan.pause_s(0.5), 3) for _ in range(5)] == [0.1, 0.2, 0.4, 0.8, 1.0]
     assert plan.pause_s(60.0) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "expected"),
+    [
+        ("uvicorn game:app", {}, False),
+        ("/usr/bin/uvicorn game:app --workers 4", {}, True),
+        ("/lib/uvicorn/__main__.py game:app --workers=4 --port 80", {}, True),
+        ("uvicorn game:app --workers 1", {"WEB_CONCURRENCY": "4"}, False),
+        ("uvicorn game:app", {"WEB_CONCURRENCY": "4"}, True),
+        ("uvicorn game:app --workers", {}, False),
+        ("/usr/bin/pytest --workers 4", {"WEB_CONCURRENCY": "4"}, False),
+        ("", {}, False),
+    ],
+)
+def test_workers_of_uvicorn_itself_are_recognised(command: str, environment: dict[str, str], expected: bool) -> None:
+    assert started_by_uvicorn_with_workers(command.split(), environment) is expected

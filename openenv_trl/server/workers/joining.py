@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -15,6 +19,8 @@ from openenv_trl.server.workers.place import WorkerPlace, current_place
 if TYPE_CHECKING:
     from openenv_trl.server.workers.affinity import Affinity
     from openenv_trl.server.workers.memory import SharedMemory
+
+logger = logging.getLogger("openenv_trl.server")
 
 _applications = itertools.count()
 
@@ -41,6 +47,12 @@ def join_workers(app: FastAPI, host: SessionHost, longest_body: int) -> None:
     place = current_place()
     app.state.worker = app.state.affinity = None
     if place is None:
+        if started_by_uvicorn_with_workers(sys.argv, os.environ):
+            logger.warning(
+                "uvicorn runs several workers that know nothing of one another: a session that was opened over HTTP is "
+                "found by one of them only, and each allows max_concurrent_envs sessions. "
+                "Run `python -m openenv_trl.server TARGET --workers N` instead."
+            )
         return
     from openenv_trl.server.workers.ledger import SharedLedger
 
@@ -50,6 +62,22 @@ def join_workers(app: FastAPI, host: SessionHost, longest_body: int) -> None:
     host.worker = place.index
     host.new_session_id = affinity.new_session_id
     install_affinity(app, affinity, longest_body)
+
+
+def started_by_uvicorn_with_workers(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether a command line is that of uvicorn with more than one worker.
+
+    Example:
+        >>> started_by_uvicorn_with_workers(["/bin/uvicorn", "game:app", "--workers", "4"], {})
+        True
+    """
+    words = " ".join(arguments).replace("=", " ").split()
+    if not words or "uvicorn" not in words[0]:
+        return False
+    number = environment.get("WEB_CONCURRENCY", "1")
+    if "--workers" in words[:-1]:
+        number = words[words.index("--workers") + 1]
+    return number.isdigit() and int(number) > 1
 
 
 def install_affinity(app: FastAPI, affinity: Affinity, longest_body: int) -> None:
