@@ -18,6 +18,7 @@ from openenv_trl.errors import (
     OpenEnvError,
     ProtocolError,
     SessionLostError,
+    SessionNotFoundError,
 )
 from openenv_trl.wire import native_frames as frames
 from openenv_trl.wire.faults import WSErrorCode, error_of
@@ -240,7 +241,10 @@ class NativeLink:
             if fault.code in _SESSION_ENDS:
                 self._give_up(fault.message)
             self._session.replied()
-            raise error_of(fault, phase=phase)
+            error = error_of(fault, phase=phase)
+            if isinstance(error, SessionNotFoundError):  # it was here, and has ended
+                raise SessionLostError(f"The session on {self._url} is lost: {fault.message}", phase=phase)
+            raise error
         reply_type: ReplyType = "state" if kind == frames.STATE_REPLY else "mcp"
         if kind not in (frames.STATE_REPLY, frames.RPC_REPLY) or not isinstance(items[3], dict):
             self._give_up(f"the server's answer to its {phase} is not of the protocol")

@@ -17,6 +17,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 _HIGH_BYTES = 256 * 1024  # kept for a slow peer before its dialogue is told to stop; below the low mark it goes on
 _LOW_BYTES = 64 * 1024
+_BROKE = 1006
+_NO_CODE = 1005
 
 
 def handshake_of(scope: Message) -> Handshake:
@@ -51,7 +53,8 @@ async def _read_all(channel: _AsgiChannel, consumer: Consumer, receive: Receive,
             await channel.reading.wait()
         message = await receive()
         if message["type"] == "websocket.disconnect":
-            channel.lost(message.get("code") or 1006)
+            code = message.get("code", _BROKE)
+            channel.lost(_BROKE if code == _NO_CODE else code)  # ASGI servers tell a broken connection so, too
             scope.cancel()
             return
         text = message.get("text")
@@ -115,7 +118,7 @@ class _AsgiChannel:
                 try:
                     await self._send(message)
                 except OSError:
-                    self.lost(1006)
+                    self.lost(_BROKE)
                     scope.cancel()
                     return
                 if message["type"] == "websocket.close":
