@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PUBLIC := .venv-openenv
 TORCH ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
@@ -29,7 +30,13 @@ $(VENV)/.dev: $(VENV)/.train
 quickstart: $(VENV)/.train
 	$(BIN)/python recipes/quickstart.py configs/blackjack_cpu.yaml $(ARGS)
 
-test: $(VENV)/.dev
+# The public package, with its server and clients, for the tests that let both packages talk.
+$(PUBLIC)/.openenv: tests/interop/requirements.txt
+	test -x $(PUBLIC)/bin/python || $(PYTHON) -m venv $(PUBLIC)
+	$(PUBLIC)/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
+test: $(VENV)/.dev $(PUBLIC)/.openenv
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.dev
@@ -42,4 +49,4 @@ notebooks: $(VENV)/.dev
 	$(BIN)/jupytext --to ipynb notebooks/*.py
 
 clean:
-	rm -rf $(VENV) outputs build dist *.egg-info
+	rm -rf $(VENV) $(PUBLIC) outputs build dist *.egg-info
