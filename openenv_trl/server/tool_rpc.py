@@ -101,6 +101,8 @@ async def _close(host: SessionHost, request: RpcRequest) -> dict[str, Any]:
 
 
 async def _answered(session: HostedSession, request: RpcRequest) -> dict[str, Any]:
+    if request.method == "tools/call" and _named_tool(request) is None:
+        return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "Missing 'name' in params")
     by_steps = not session.acts_by_tools
     if by_steps and session.host.action_cls not in (CallToolAction, ListToolsAction):
         return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, NO_MCP_TEXT)
@@ -119,10 +121,13 @@ async def _list_tools(session: HostedSession, *, by_steps: bool) -> list[dict[st
     return [mcp_tool(tool) for tool in tools]
 
 
+def _named_tool(request: RpcRequest) -> str | None:
+    name = request.params.get("name")
+    return name if isinstance(name, str) and name else None
+
+
 async def _call_tool(session: HostedSession, request: RpcRequest, *, by_steps: bool) -> dict[str, Any]:
-    name, arguments = request.params.get("name"), request.params.get("arguments")
-    if not isinstance(name, str) or not name:
-        return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "Missing 'name' in params")
+    name, arguments = _named_tool(request) or "", request.params.get("arguments")
     if arguments is not None and not isinstance(arguments, dict):
         return rpc_error(request.id, RpcErrorCode.INVALID_PARAMS, "'arguments' in params must be an object")
     try:
