@@ -115,6 +115,11 @@ class FastWebSocketProtocol(asyncio.Protocol):
             refusal = fast.access.check(handshake.path, handshake.headers, handshake.query) if fast.access else None
             if refusal is not None:
                 return _refused(refusal)
+            if handshake.headers.get("sec-websocket-version") != "13":
+                text = b"This server speaks version 13 of the WebSocket protocol."
+                known = {"Sec-WebSocket-Version": "13", "Content-Type": "text/plain"}
+                response = picows.WSUpgradeResponse.create_error_response(426, text, known)
+                return picows.WSUpgradeResponseWithListener(response, None)
             accepted = door(handshake)
             channel = self._channel = _PicowsChannel(accepted, fast.nursery, fast.max_message_bytes, self._forget)
             self._server_state.connections.add(self)
@@ -160,8 +165,9 @@ class _PicowsChannel(picows.WSListener):
         self._max_message_bytes = max_message_bytes
         self._forget = forget
         self._transport: Any = None
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
+        # Fragments, put together at once: a list of them would cost fifty times its bytes where each has but one.
+        self._parts: bytearray | None = None
+        self._parts_count = 0
         self._parts_are_text = False
         self._closing = False
         self._code = 1006
@@ -207,9 +213,9 @@ class _PicowsChannel(picows.WSListener):
                 transport.disconnect()
         elif frame.rsv1 or frame.rsv2 or frame.rsv3:
             self.close(1002, "a reserved bit without an extension that uses it")
-        elif frame.fin and kind == _TEXT and not self._parts:
+        elif frame.fin and kind == _TEXT and self._parts is None:
             self._text(frame.get_payload_as_bytes())
-        elif frame.fin and kind == _BINARY and not self._parts:
+        elif frame.fin and kind == _BINARY and self._parts is None:
             self._consumer.received(frame.get_payload_as_bytes())
         elif kind == _CLOSE:
             code = int(cast("Any", frame.get_close_code()))
@@ -228,7 +234,7 @@ class _PicowsChannel(picows.WSListener):
 
     def on_ws_disconnected(self, transport: picows.WSTransport) -> None:
         self._closing = True
-        self._parts.clear()
+        self._parts = None
         self._forget()
         self._consumer.closed(self._code)
 
@@ -271,21 +277,21 @@ class _PicowsChannel(picows.WSListener):
             self.close()
 
     def _part(self, frame: picows.WSFrame, kind: Any) -> None:
-        if (kind == _CONTINUATION) is not bool(self._parts):
+        if (kind == _CONTINUATION) is (self._parts is None):
             self.close(1002, "a fragment out of place")
             return
-        if kind != _CONTINUATION:
+        if self._parts is None:
+            self._parts = bytearray()
             self._parts_are_text = kind == _TEXT
-            self._parts_bytes = 0
-        part = frame.get_payload_as_bytes()
-        self._parts.append(part)
-        self._parts_bytes += len(part) + 1  # empty fragments without end are a flood, too
-        if self._parts_bytes > self._max_message_bytes:
-            self._parts.clear()
+            self._parts_count = 0
+        self._parts += frame.get_payload_as_bytes()
+        self._parts_count += 1  # empty fragments without end are a flood, too
+        if max(len(self._parts), self._parts_count) > self._max_message_bytes:
+            self._parts = None
             self.close(1009, f"a message longer than {self._max_message_bytes} bytes")
         elif frame.fin:
-            message = b"".join(self._parts)
-            self._parts.clear()
+            message = bytes(self._parts)
+            self._parts = None
             if self._parts_are_text:
                 self._text(message)
             else:

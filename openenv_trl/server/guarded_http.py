@@ -105,7 +105,7 @@ class GuardedHttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: bytes, text: bytes) -> None:
         self._rest()
-        if self._answered() or (self._in_body and not self.cycle.response_started):
+        if not self.cycle.response_started if self._in_body else self._answered():
             head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
             self.transport.write(head % (status, len(text)) + text)
         self.transport.close()
