@@ -29,17 +29,11 @@ async def test_a_client_of_a_revision_without_sessions_falls_back_to_one_with(st
         assert [content.text for content in result.content] == ["4"]
 
 
-async def test_a_client_that_takes_no_stream_gets_plain_json(stage: Any) -> None:
-    async with stage.raw(stage.serve(), Accept="application/json", **{"Mcp-Protocol-Version": "2025-06-18"}) as (
-        http,
-        headers,
-    ):
-        call = {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "add", "arguments": {"number": 2}},
-        }
+@pytest.mark.parametrize("accepts", ["application/json", "*/*"])
+async def test_a_client_that_takes_no_stream_gets_plain_json(stage: Any, accepts: str) -> None:
+    async with stage.raw(stage.serve(), Accept=accepts) as (http, headers):
+        params = {"name": "add", "arguments": {"number": 2}}
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
         answer = await http.post("/mcp", headers=headers, json=call)
         assert answer.json()["result"]["structuredContent"] == {"result": 2}
 
