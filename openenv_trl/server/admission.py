@@ -36,6 +36,11 @@ class Admission:
         self._closed = False
         ledger.watch(self._serve_the_line)
 
+    @property
+    def has_waiters(self) -> bool:
+        """Whether anybody waits for a slot."""
+        return len(self._line) > 0
+
     async def take(self, session_id: str, wait_s: float) -> None:
         """Take a slot for the session, waiting for it up to so many seconds.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable
@@ -39,6 +40,8 @@ logger = logging.getLogger("openenv_trl.server")
 
 _LINGER_S = 1.0  # of a drained session after its episode, for its client to read the state and to close
 _SHUTDOWN_S = 5.0  # for calls that were stopped to end, before the server does
+COMES_BACK_S = 2.0
+"""Seconds in which a client whose connection broke would have come back. Then its slot is for others, if none is free."""
 _SWEEP_S = 0.05  # between two sweeps at least
 
 
@@ -96,6 +99,7 @@ class SessionHost:
         self._sweep_loop: asyncio.AbstractEventLoop | None = None
         self._temporary: anyio.CapacityLimiter | None = None
         self._no_sessions = anyio.Event()
+        self._broken: dict[str, float] = {}  # sessions whose connection broke, and when: the first is the oldest
         self._metadata: EnvironmentMetadata | None = None
         self._told_of: set[str] = set()
 
@@ -143,6 +147,7 @@ class SessionHost:
         """
         hosted = HostedSession(self, Session(self.new_session_id(), time.monotonic()), transport)
         session_id = hosted.session_id
+        await self._make_room(wait_s)
         try:
             await self._admission.take(session_id, wait_s)
         except SessionCapacityError as error:
@@ -218,18 +223,23 @@ class SessionHost:
             text = f"Session {session_id} already has an attached WebSocket"
             raise SessionStateError(text, session_id=session_id)
         self._reaper.hold(session_id)
+        self._broken.pop(session_id, None)
         return hosted
 
-    def release(self, session_id: str, *, timeout_s: float | None = None) -> None:
+    def release(self, session_id: str, *, timeout_s: float | None = None, broke: bool = False) -> None:
         """The connection that held a session is gone. Nothing happens where the session is gone too.
 
         Args:
             session_id: The session.
             timeout_s: How long it lives from now on without a call; the detached timeout if None.
+            broke: Whether the connection broke. The session then keeps its slot only as long as nobody else wants it,
+                after a while in which its client would have come back.
         """
         hosted = self.sessions.get(session_id)
         if hosted is None:
             return
+        if broke:
+            self._broken[session_id] = time.monotonic()
         self._reaper.release(session_id, time.monotonic(), timeout_s)
         if self.sessions.takes_wish_to_close(session_id):
             self.nursery.start(hosted.close)
@@ -296,6 +306,7 @@ class SessionHost:
         if not self.sessions.remove(session_id):
             return  # a temporary one
         self._reaper.forget(session_id)
+        self._broken.pop(session_id, None)
         end = hosted.session.end or SessionEnd.CLOSED
         if end is SessionEnd.OPEN_FAILED:
             self.metrics.session_refused("factory")
@@ -336,6 +347,29 @@ class SessionHost:
                 name,
                 ", ".join(sorted(taken)) or "none",
             )
+
+    # ------------------------------------------------------------------ room for another
+
+    async def _make_room(self, wait_s: float) -> None:
+        """Where no slot is free, end the session whose client has been gone the longest, if it is not coming back."""
+        if not self._broken or not self.status.is_at_capacity:
+            return
+        now = time.monotonic()
+        for session_id, since in self._broken.items():
+            hosted = self.sessions.get(session_id)
+            if hosted is None or not hosted.session.is_resting:
+                continue
+            gone_s = now - since
+            if gone_s >= COMES_BACK_S:
+                await hosted.lose(SessionEnd.DETACHED, "its client was gone, and another wanted its slot")
+            elif wait_s > 0:
+                self.nursery.start(self._make_room_later, COMES_BACK_S - gone_s)
+            return
+
+    async def _make_room_later(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        if self._admission.has_waiters:
+            await self._make_room(math.inf)
 
     # ------------------------------------------------------------------ the sweeper
 

@@ -92,7 +92,7 @@ class NativeSessions:
     def detach(self, session: NativeSession) -> None:
         """Keep a session whose connection broke, for as long as the host does."""
         session.dialogue = None
-        self.host.release(session.hosted.session_id, timeout_s=self.settings.resume_timeout_s)
+        self.host.release(session.hosted.session_id, timeout_s=self.settings.resume_timeout_s, broke=True)
 
     def take_up(self, session_id: str, token: str, number: int, dialogue: NativeDialogue) -> NativeSession:
         """Return the session of that id, now held by this dialogue.

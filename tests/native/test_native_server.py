@@ -11,6 +11,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from openenv_trl.server import host
+
 pytestmark = pytest.mark.anyio
 
 
@@ -176,6 +178,27 @@ async def test_a_session_that_nobody_takes_up_ends(
     before.connection.transport.abort()
     after = await peer(url)
     assert (await after.ask(1, 1, 1, {"wait_ms": 20_000}))[0] == 19
+    assert tables[0].closed
+
+
+@pytest.mark.parametrize("wait_ms", [0, 20_000])
+async def test_a_client_that_is_gone_keeps_no_slot_from_others(
+    serve: Callable[..., str],
+    peer: Callable[..., Any],
+    tables: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    wait_ms: int,
+) -> None:
+    monkeypatch.setattr(host, "COMES_BACK_S", 0.0 if wait_ms == 0 else 0.3)
+    url = serve(most=1, resume_timeout_s=3600)
+    before = await peer(url)
+    await before.open()
+    before.connection.transport.abort()
+    after = await peer(url)
+    answer = await after.ask(1, 1, 1, {"wait_ms": wait_ms})
+    while wait_ms == 0 and answer[0] == 21:  # the server has not seen yet that the connection broke
+        answer = await after.ask(1, 1, 1, {})
+    assert answer[0] == 19
     assert tables[0].closed
 
 
