@@ -9,12 +9,12 @@ can; where it cannot, only the branch in question is written here.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pydantic_core
 
 from openenv_trl.wire.json_values import write
-from openenv_trl.wire.slow_json import write_slowly
+from openenv_trl.wire.slow_json import MAX_DEPTH, write_slowly
 
 
 def encode(value: Any, *, at: str = "") -> bytes:
@@ -45,7 +45,10 @@ def decode(text: str | bytes) -> Any:
         # Python's parser takes a little more (lone surrogates, deeper nesting), and its words are the
         # wire's words.
         try:
-            return json.loads(text)
+            value = json.loads(text)
+            if _is_deep(value):
+                raise json.JSONDecodeError("Nested too deeply", "", 0)
+            return value
         except RecursionError:
             raise json.JSONDecodeError("Nested too deeply", "", 0) from None
         except json.JSONDecodeError:
@@ -54,3 +57,19 @@ def decode(text: str | bytes) -> Any:
             raise json.JSONDecodeError("Not UTF-8", "", 0) from None
         except ValueError as error:  # an integer of more digits than Python converts
             raise json.JSONDecodeError(str(error), "", 0) from None
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether it is nested more deeply than can be written again. Does not recurse."""
+    layer = [value]
+    for _ in range(MAX_DEPTH + 1):
+        layer = [inner for outer in layer for inner in _inside(outer)]
+        if not layer:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -47,7 +47,13 @@ MESSAGES: dict[str, Message] = {
     "deep arrays": Message(step(b'{"text":' + b"[" * DEEP + b"]" * DEEP + b"}"), ("INVALID_JSON",)),
     "deep arrays without end": Message(b"[" * 900_000, ("INVALID_JSON",)),
     "deep objects": Message(b'{"data":' * DEEP + b"1" + b"}" * DEEP, ("INVALID_JSON",)),
-    "deeper than its reader likes": Message(step(b"[" * 300 + b"]" * 300), ("VALIDATION_ERROR",)),
+    "deeper than its reader likes": Message(
+        step(b'{"number":' + b"[" * 240 + b"]" * 240 + b"}"), ("VALIDATION_ERROR",)
+    ),
+    "deeper than its writer likes": Message(step(b'{"number":' + b"[" * 900 + b"]" * 900 + b"}"), ("INVALID_JSON",)),
+    "deep, with half of a character": Message(
+        step(b'{"number":' + b"[" * 900 + b'"\\ud800"' + b"]" * 900 + b"}"), ("INVALID_JSON",)
+    ),
     "an integer of many digits": Message(step(b'{"number":' + b"9" * 900_000 + b"}"), ("INVALID_JSON",)),
     "an integer of some digits": Message(step(b'{"number":"x","repeat":' + b"9" * 4000 + b"}"), ("VALIDATION_ERROR",)),
     "a float of many digits": Message(step(b'{"number":0.' + b"3" * 900_000 + b"}"), ("VALIDATION_ERROR",)),

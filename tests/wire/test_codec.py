@@ -85,6 +85,13 @@ def test_any_text_is_decoded_or_refused_as_json(text: str | bytes) -> None:
         decode(text)
 
 
+@pytest.mark.parametrize("inner", ["1", '"\\ud800"', "9" * 30])
+def test_what_is_read_can_be_written_again(inner: str) -> None:
+    assert decode(encode(decode("[" * 250 + inner + "]" * 250))) == decode("[" * 250 + inner + "]" * 250)
+    with pytest.raises(json.JSONDecodeError, match="Nested too deeply"):
+        decode('{"a":' + "[" * 251 + inner + "]" * 251 + "}")
+
+
 def test_endless_nesting_is_refused_as_json() -> None:
     with pytest.raises(json.JSONDecodeError, match="Nested too deeply"):
         decode("[" * 200_000)
