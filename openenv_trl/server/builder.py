@@ -108,7 +108,7 @@ class EnvironmentBuilder:
             environment = self._factory()
             prepare(environment, self.mode, self._execution)
             return environment
-        except Exception as error:  # boundary: a constructor may raise anything
+        except (Exception, SystemExit) as error:  # boundary: a constructor may raise anything
             logger.exception("The environment factory '%s' raised", self.name)
             raise EnvironmentFactoryError(self.name) from error
 

@@ -189,6 +189,7 @@ class ThreadPool:
             left = call.leave_behind(orphaned)
         if not call.future.done():
             call.future.set_exception(CallAbandonedError())
+            call.future.exception()  # looked at, so that nobody misses it where nobody waits
         if left and call.replaced and call.worker is not None:
             self.leave(call.worker)
             self._set_to_work()

@@ -24,6 +24,15 @@ def test_long_calls_get_a_thread_each() -> None:
     assert budget.threads == AT_FIRST + 500
 
 
+def test_all_that_wait_get_a_thread_once_calls_turn_out_to_be_long() -> None:
+    budget = ThreadBudget(1000)
+    budget.calls_wait(500)
+    assert budget.threads == AT_FIRST
+    budget.call_returned(0.05, running=7)
+    budget.calls_wait(500)
+    assert budget.threads == AT_FIRST + 500
+
+
 def test_calls_that_never_return_do_not_block_the_rest() -> None:
     budget = ThreadBudget(1000)
     budget.call_waits()
