@@ -45,6 +45,9 @@ def serve(
     max_concurrent_envs: Annotated[
         int | None, typer.Option(min=1, help="Sessions at once, for environments that read MAX_CONCURRENT_ENVS.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the port. [default: OPENENV_TRL_WORKERS, then 1]")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve an environment until interrupted."""
@@ -53,6 +56,8 @@ def serve(
     options = ["--host", host, "--port", str(port), "--log-level", log_level]
     if max_concurrent_envs is not None:
         options += ["--max-concurrent-envs", str(max_concurrent_envs)]
+    if workers is not None:
+        options += ["--workers", str(workers)]
     raise typer.Exit(main([path, *options]))
 
 

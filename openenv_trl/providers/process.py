@@ -25,6 +25,8 @@ from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.replica_process import ReplicaProcess
 
 _FIRST_RESTART_PAUSE_S = 0.1
+# Whoever stops a provider is done with its servers: their episodes get no time to end, unless the variable says so.
+_DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class ProcessProvider(Provider):
     The servers get this process's environment variables, ``env_vars`` over them, and write to one log (Python servers
     unbuffered, unless PYTHONUNBUFFERED says otherwise). They are ended by SIGTERM, and by SIGKILL after a grace time,
     with all that they started: by ``stop``, by the end of the ``with`` block, and when this process dies in whatever
-    way.
+    way. Episodes that still run get no time to end, unless OPENENV_TRL_DRAIN_TIMEOUT_S gives them some (up to
+    ``stop_grace_s``).
 
     Args:
         command: A folder with an ``openenv.yaml``, or ``module:app``, is served by this package's own server. A list of
@@ -230,7 +233,7 @@ class ProcessProvider(Provider):
             fds = [] if listener is None else [listener.fileno()]
             slot.process = ReplicaProcess(
                 self._command.arguments(host, port, fds[0] if fds else None),
-                env={"PYTHONUNBUFFERED": "1", **os.environ, **self._env_vars, "PORT": str(port), "HOST": host},
+                env={**_DEFAULTS, **os.environ, **self._env_vars, "PORT": str(port), "HOST": host},
                 cwd=self._cwd,
                 passed_fds=fds,
                 grace_s=self._stop_grace_s,

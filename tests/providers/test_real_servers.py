@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import textwrap
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import anyio
@@ -164,3 +166,35 @@ async def test_sessions_in_play_do_not_keep_a_killed_owners_server_alive(environ
     with pytest.raises(OpenEnvError):
         await client.step({"text": "lost"})
     await client.close()
+
+
+async def test_stopping_a_provider_does_not_wait_for_the_episodes_of_its_servers(environment: Path):
+    async with ProcessProvider(environment, stop_grace_s=3600) as provider:
+        client = await _connect(provider.base_urls[0])
+        await client.reset()
+        with anyio.fail_after(20):
+            await provider.stop()
+        with pytest.raises(OpenEnvError):
+            await client.step({"text": "any more?"})
+
+
+async def test_episodes_get_their_time_where_the_provider_is_told_so(environment: Path):
+    env_vars = {"OPENENV_TRL_DRAIN_TIMEOUT_S": "3600"}
+    async with ProcessProvider(environment, env_vars=env_vars, stop_grace_s=3600) as provider:
+        client = await _connect(provider.base_urls[0])
+        await client.reset()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(provider.stop)
+            with anyio.fail_after(20):
+                while await anyio.to_thread.run_sync(_status, f"{client.base_url}/ready") == 200:
+                    await anyio.lowlevel.checkpoint()
+                assert (await client.step({"text": "last words"})).observation["text"] == "last words"
+                await client.close()
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
