@@ -127,6 +127,7 @@ class SessionHost:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._end_all()
+                self.shut_down()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
