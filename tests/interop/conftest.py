@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -69,34 +70,44 @@ def their_python() -> Path:
 
 
 @pytest.fixture(scope="session")
-def start(their_python: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start a script in one of the Pythons, to run until the tests end."""
+def run_script(their_python: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Run a script of this folder with one of the Pythons, at most until the tests end: ``run_script("theirs", …)``."""
     with ExitStack() as stack:
 
-        def begin(package: str, script: Path, *arguments: str) -> subprocess.Popen[str]:
+        def run(package: str, script: str, *arguments: str) -> subprocess.Popen[str]:
             process = subprocess.Popen(
-                [PYTHONS[package], script, *arguments],
+                [PYTHONS[package], HERE / script, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 env=_environment(),
                 cwd=HERE,
             )
-
-            def stop() -> None:
-                process.kill()
-                process.wait(20)
-
-            stack.callback(stop)
+            stack.callback(process.wait, 20)
+            stack.callback(process.kill)
             return process
 
-        yield begin
+        yield run
 
 
 @pytest.fixture(scope="session")
-def addresses(start: Callable[..., subprocess.Popen[str]]) -> Addresses:
-    """Where each environment is served: ``addresses["theirs"]["probe"]``."""
-    processes = {package: start(package, HERE / "serve.py") for package in PYTHONS}
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Where the ported packages are: as they were written, and with their import lines changed."""
+    spec = spec_from_file_location("ported_import_lines", HERE.parent / "ported" / "import_lines.py")
+    assert spec is not None
+    assert spec.loader is not None
+    import_lines = module_from_spec(spec)
+    spec.loader.exec_module(import_lines)
+    into = tmp_path_factory.mktemp("ported")
+    for manifest in import_lines.PACKAGES.glob("*/openenv.yaml"):
+        import_lines.ported(manifest.parent.name, into)
+    return {"theirs": import_lines.PACKAGES, "ours": into}
+
+
+@pytest.fixture(scope="session")
+def addresses(run_script: Callable[..., subprocess.Popen[str]], folders: dict[str, Path]) -> Addresses:
+    """Where each environment and each ported package is served: ``addresses["theirs"]["probe"]``."""
+    processes = {package: run_script(package, "serve.py", str(folder)) for package, folder in folders.items()}
     found: Addresses = {}
     for package, process in processes.items():
         assert process.stdout is not None
@@ -107,14 +118,9 @@ def addresses(start: Callable[..., subprocess.Popen[str]]) -> Addresses:
 
 
 @pytest.fixture(scope="session")
-def seen(addresses: Addresses) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+def seen(addresses: Addresses, run_script: Callable[..., subprocess.Popen[str]]) -> dict[str, Any]:
     """What each package's clients saw: ``seen[client package][server package][kind][feature]``."""
-    running = {
-        package: subprocess.Popen(
-            [python, HERE / "clients.py", json.dumps(addresses)], stdout=subprocess.PIPE, text=True, env=_environment()
-        )
-        for package, python in PYTHONS.items()
-    }
+    running = {package: run_script(package, "clients.py", json.dumps(addresses)) for package in PYTHONS}
     return {package: json.loads(process.communicate(timeout=240)[0]) for package, process in running.items()}
 
 
