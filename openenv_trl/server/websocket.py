@@ -21,7 +21,8 @@ from openenv_trl.server.channel import Accepted, Channel, Gate, Handshake
 from openenv_trl.server.dialogue import answer
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
-from openenv_trl.server.native_dialogue import NativeDialogue, NativeSessions
+from openenv_trl.server.native_dialogue import NativeDialogue
+from openenv_trl.server.native_sessions import NativeSessions
 from openenv_trl.server.session import SessionEnd
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
