@@ -132,6 +132,7 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
     rubric: Rubric | None = None
     server_mode: ServerMode = ServerMode.SIMULATION
     _scored_call: ScoredCall | None = None
+    _is_scored: bool = False
     _execution: str | None = None
 
     def __init__(self, transform: Transform[Any] | None = None, rubric: Rubric | None = None) -> None:

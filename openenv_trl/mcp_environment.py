@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from openenv_trl.blocking import wait_for
 from openenv_trl.environment import RESERVED_TOOL_NAMES, Environment
-from openenv_trl.errors import ActionValidationError, ConfigurationError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
 from openenv_trl.tools.callable_tool import CallableTool
 from openenv_trl.tools.code_mode import callables_of, run_code
 from openenv_trl.tools.tool_call import ToolCallError, begin_call, describe_failure, within
@@ -54,6 +54,7 @@ class MCPEnvironment(Environment[Any, Any, State]):
     mcp_server: Any = None
     _server_tools: dict[str, OfferedTool] | None = None
     _seen: Any = None
+    _is_closed: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -221,9 +222,10 @@ class MCPEnvironment(Environment[Any, Any, State]):
             yield client
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Let go of the server; no tool can be called after this."""
         self.mcp_server = None
         self._server_tools = None
+        self._is_closed = True
 
     # ------------------------------------------------------------------ within
 
@@ -241,6 +243,8 @@ class MCPEnvironment(Environment[Any, Any, State]):
         return self._own_tools
 
     def _of_server(self) -> dict[str, OfferedTool]:
+        if self._is_closed:
+            raise SessionStateError(f"This {type(self).__name__} is closed: build another one.")
         if self.mcp_server is None:
             return {}
         seen = fingerprint(self.mcp_server)
@@ -282,8 +286,8 @@ class MCPEnvironment(Environment[Any, Any, State]):
         return observation_of_tool(action.tool_name, outcome)
 
     def _failed(self, action: CallToolAction, error: Exception) -> Observation:
-        if isinstance(error, ConfigurationError):
-            raise error  # for the environment's author, not for the agent
+        if isinstance(error, ConfigurationError | SessionStateError):
+            raise error  # for the environment's author or its server, not for the agent
         kind, text = describe_failure(action.tool_name, error, self.mcp_server)
         return CallToolObservation(tool_name=action.tool_name, error=ToolError(error_type=kind, message=text))
 

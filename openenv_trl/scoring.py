@@ -45,6 +45,9 @@ def install_scoring(environment: Any, hooks: Iterable[str]) -> None:
         environment: An environment that was given a rubric or a transform.
         hooks: Names of methods. In those with "step" in their name, the first argument is the action.
     """
+    if environment._is_scored:
+        return
+    environment._is_scored = True
     for name in hooks:
         setattr(environment, name, _wrapped(environment, getattr(environment, name), is_step="step" in name))
 

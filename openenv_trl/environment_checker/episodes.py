@@ -166,7 +166,7 @@ class Player:
     def _drawn(self, generator: random.Random) -> Action:
         cls = self.subject.action_cls
         if cls is None or issubclass(cls, CallToolAction):
-            tools = self.subject.environment_cls.list_tools()
+            tools = self.subject.tools
             if not tools:
                 raise ConfigurationError(
                     f"{self.subject.name} does not say what its actions are. Name the class in its bases, as in "

@@ -50,7 +50,7 @@ def check_schemas(player: Player) -> Iterator[Finding]:
                 "carry (numbers, strings, lists, dicts, pydantic models).",
             )
             return
-    tools, error = attempt(subject.environment_cls.list_tools)
+    tools, error = attempt(lambda: subject.tools)
     if error is not None:
         yield Finding("tool-schema", "error", f"The tools of {subject.name} have no JSON Schema: {error}")
         return
@@ -233,7 +233,7 @@ def _state_findings(player: Player, moment: Moment, steps: int, episode_id: str)
 
 def check_tools(player: Player, seed: int) -> Iterator[Finding]:
     """Each tool takes what its schema allows, and returns an observation."""
-    for tool in player.subject.environment_cls.list_tools():
+    for tool in player.subject.tools:
         environment = player.subject.build()
         next(player.moments(environment, seed))
         arguments = sample(tool.input_schema, random.Random(seed))
@@ -246,7 +246,7 @@ def check_tools(player: Player, seed: int) -> Iterator[Finding]:
                 f"The tool '{tool.name}' raised {error!r} for {arguments!r}, which fit its schema. Return an "
                 "observation that says what was wrong, or narrow its type hints.",
             )
-        elif not isinstance(result, Observation):
+        elif not isinstance(result, Observation) and not player.subject.environment_cls.TOOL_CALLS_ARE_STEPS:
             yield Finding(
                 "tool-result",
                 "error",

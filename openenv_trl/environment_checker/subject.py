@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, cast
 
-from openenv_trl.environment import Environment
+from openenv_trl.environment import Environment, prepare
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.types import Action, Observation
+from openenv_trl.types import Action, CallToolAction, Observation, Tool
 
 AnyEnvironment = Environment[Any, Any, Any]
 Buildable = AnyEnvironment | type[AnyEnvironment] | Callable[[], AnyEnvironment]
@@ -43,6 +44,17 @@ class Subject:
     def name(self) -> str:
         """The class's name, as the findings call it."""
         return self.environment_cls.__name__
+
+    @functools.cached_property
+    def tools(self) -> list[Tool]:
+        """The tools that its agent has."""
+        if not self.environment_cls.TOOL_CALLS_ARE_STEPS:
+            return self.environment_cls.list_tools()
+        environment = self.build()
+        try:
+            return environment.offered_tools()
+        finally:
+            environment.close()
 
     def overrides(self, hook: str) -> bool:
         """Whether the class defines its own ``reset_async`` or ``step_async``, so that servers call that one."""
@@ -81,11 +93,20 @@ def subject_of(
         cls = _class_of(environment)
     else:
         raise ConfigurationError(f"{_ACCEPTED}; not {environment!r}.")
+
+    def build_as_a_server_does() -> AnyEnvironment:
+        built = build()
+        if isinstance(cast("object", built), Environment):
+            prepare(built)
+        return built
+
     return Subject(
         environment_cls=cls,
-        build=build,
+        build=build_as_a_server_does,
         single=single,
-        action_cls=action_cls or _declared(cls, 0, "step", "action", Action),
+        action_cls=action_cls
+        or _declared(cls, 0, "step", "action", Action)
+        or (CallToolAction if cls.TOOL_CALLS_ARE_STEPS else None),
         observation_cls=observation_cls or _declared(cls, 1, "reset", "return", Observation) or Observation,
     )
 

@@ -17,7 +17,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel, Field
 
 from openenv_trl.environment import prepare, tool
-from openenv_trl.errors import ActionValidationError, ConfigurationError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
 from openenv_trl.mcp_environment import MCPEnvironment
 from openenv_trl.types import Action, CallToolAction, ListToolsAction, Observation, ServerMode, State
 from openenv_trl.wire.tools import CallToolObservation, ToolErrorType
@@ -416,6 +416,14 @@ async def test_code_calls_the_tools_as_functions() -> None:
     assert await anyio.to_thread.run_sync(in_thread, code) == {"result": 6}
     assert await anyio.to_thread.run_sync(in_thread, "fail('no')") == {"error": "ValueError: no"}
     assert await anyio.to_thread.run_sync(in_thread, "raise SystemExit(3)") == {"error": "SystemExit: 3"}
+
+
+async def test_a_closed_environment_says_so() -> None:
+    desk = Desk()
+    desk.close()
+    for call in (lambda: desk.step(_call("add", a=1)), desk.offered_tools, lambda: desk.call_tool("add", {"a": 1})):
+        with pytest.raises(SessionStateError, match="closed"):
+            call()
 
 
 async def test_the_protocol_itself_is_within_reach() -> None:

@@ -11,6 +11,7 @@ from blackjack_env.server.blackjack_environment import BlackjackEnvironment
 
 from openenv_trl import check_environment
 from openenv_trl.environment import Environment, tool
+from openenv_trl.mcp_environment import MCPEnvironment
 from openenv_trl.types import Action, Observation, State
 
 
@@ -106,3 +107,27 @@ def test_a_tools_broken_promise_is_found_and_nothing_else(
 ) -> None:
     report = check_environment(environment)
     assert report.codes == codes, str(report)
+
+
+def test_an_environment_of_an_mcp_server_is_checked_by_calls_of_its_tools() -> None:
+    class Desk(MCPEnvironment):
+        def __init__(self) -> None:
+            super().__init__()
+            self.total = State()
+
+            @self.tool()
+            def add(number: int) -> int:
+                self.total.step_count += 1
+                return number
+
+        def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Observation:
+            self.total = State(episode_id=episode_id)
+            return Observation()
+
+        @property
+        def state(self) -> State:
+            return self.total
+
+    report = check_environment(Desk)
+    report.raise_for_errors()
+    assert [code for code in report.codes if code.startswith("tool")] == ["tool-description"]
