@@ -159,8 +159,8 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
             return cls.from_docker_image(space_image(repository, tag), provider, **start_arguments)
         if provider is None or start_arguments:
             raise ConfigurationError(
-                f"use_docker=False: pass provider=, an object whose start() runs {repository} and returns its address, and "
-                "give it all that it needs when you make it."
+                f"use_docker=False: pass provider=, an object whose start() runs {repository} and returns its address, "
+                "and give it all that it needs when you make it."
             )
         return cls(provider=provider)
 

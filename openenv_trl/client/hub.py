@@ -1,4 +1,4 @@
-"""Where an environment of the Hugging Face Hub is reached: its Space's address and image. Nothing is asked of the Hub."""
+"""Where an environment of the Hugging Face Hub is reached: its Space's address and image. The Hub is not asked."""
 
 from __future__ import annotations
 
