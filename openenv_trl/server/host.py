@@ -6,7 +6,6 @@ A session that no connection holds ends by itself some time after its last call.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
@@ -29,10 +28,12 @@ from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.logs import about
 from openenv_trl.server.metrics import ServerMetrics
 from openenv_trl.server.nursery import Nursery
-from openenv_trl.server.reaper import Reaper
+from openenv_trl.server.reaper import Reaped, Reaper
 from openenv_trl.server.registry import SessionRegistry
 from openenv_trl.server.session import Session, SessionEnd, SessionState
+from openenv_trl.server.session_life import SessionLife
 from openenv_trl.server.settings import AppSettings
+from openenv_trl.server.sweeper import Sweeper
 from openenv_trl.types import Action, EnvironmentMetadata, ServerMode
 from openenv_trl.wire.actions import deserialize_action, takes_tool_actions
 
@@ -41,8 +42,7 @@ logger = logging.getLogger("openenv_trl.server")
 _LINGER_S = 1.0  # of a drained session after its episode, for its client to read the state and to close
 _SHUTDOWN_S = 5.0  # for calls that were stopped to end, before the server does
 COMES_BACK_S = 2.0
-"""Seconds in which a client whose connection broke would have come back. Then its slot is for others, if none is free."""
-_SWEEP_S = 0.05  # between two sweeps at least
+"""Seconds in which a client whose connection broke would have come back. Then others may have its slot, if none is free."""
 
 
 class SessionHost:
@@ -62,6 +62,7 @@ class SessionHost:
         nursery: Tasks that outlive the connection that began them.
         worker: Which of several server processes this is; None where it is the only one.
         new_session_id: Makes the id of a session; that of one worker among several tells which.
+        starting: Whether what the first session needs is still being made ready.
         draining: Whether new sessions are refused because the server is going to stop.
     """
 
@@ -90,13 +91,12 @@ class SessionHost:
         self.sessions = SessionRegistry()
         self.worker: int | None = None
         self.new_session_id: Callable[[], str] = _new_session_id
+        self.starting = False
         self.draining = False
         self._factory = factory
         self._admission = Admission(ledger, settings.max_waiting, self.metrics)
         self._reaper = Reaper(settings.idle_timeout_s, session_timeout or settings.detached_timeout_s)
-        self._sweep_timer: asyncio.TimerHandle | None = None
-        self._sweep_at = 0.0
-        self._sweep_loop: asyncio.AbstractEventLoop | None = None
+        self._sweeper = Sweeper(self._reaper, self._resting_since, self._reap)
         self._temporary: anyio.CapacityLimiter | None = None
         self._no_sessions = anyio.Event()
         self._broken: dict[str, float] = {}  # sessions whose connection broke, and when: the first is the oldest
@@ -121,16 +121,15 @@ class SessionHost:
     async def running(self) -> AsyncGenerator[None]:
         """Be the host of a running application; at its end every session is closed."""
         async with self.nursery.running():
-            self.nursery.start(self.builder.warm_up)
+            self.starting = True
+            self.nursery.start(self._warm_up)
             try:
                 yield
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._end_all()
                 self.shut_down()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
+        self._sweeper.stop()
 
     async def open(self, *, wait_s: float = 0.0, transport: str = "ws", held: bool = True) -> HostedSession:
         """Open a session: take a slot, then build an environment. Whoever opens it closes it.
@@ -170,7 +169,7 @@ class SessionHost:
         self.metrics.session_opened(transport)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("Session %s opened over %s", session_id, transport, extra=hosted.about("open"))
-        self._plan_sweep()
+        self._sweeper.plan()
         return hosted
 
     @asynccontextmanager
@@ -244,7 +243,7 @@ class SessionHost:
         self._reaper.release(session_id, time.monotonic(), timeout_s)
         if self.sessions.takes_wish_to_close(session_id):
             self.nursery.start(hosted.close)
-        self._plan_sweep()
+        self._sweeper.plan()
 
     async def close(self, session_id: str, *, when_released: bool = False) -> bool:
         """End a session, at once or after its running call. Returns whether it has ended.
@@ -271,7 +270,7 @@ class SessionHost:
         for hosted in self.sessions.all():
             if hosted.session.state is SessionState.READY:
                 self._reaper.dismiss(hosted.session_id, now)
-        self._plan_sweep()
+        self._sweeper.plan()
 
     async def idle(self) -> None:
         """Wait until there is no session."""
@@ -301,7 +300,7 @@ class SessionHost:
 
     # ------------------------------------------------------------------ what a session tells its host
 
-    def forget(self, hosted: HostedSession) -> None:
+    def forget(self, hosted: SessionLife) -> None:
         """A session has ended: its slot is free."""
         session_id = hosted.session_id
         if not self.sessions.remove(session_id):
@@ -320,11 +319,11 @@ class SessionHost:
             waiting, self._no_sessions = self._no_sessions, anyio.Event()
             waiting.set()
 
-    def dismiss(self, hosted: HostedSession) -> None:
+    def dismiss(self, hosted: SessionLife) -> None:
         """A session's episode ended while the server drains: it ends soon."""
         if self.sessions.get(hosted.session_id) is hosted:
             self._reaper.dismiss(hosted.session_id, time.monotonic() + _LINGER_S)
-            self._plan_sweep()
+            self._sweeper.plan()
 
     def call_was_abandoned(self, environment_name: str, session_id: str, call: str) -> None:
         """A thread was left behind with a call that did not end."""
@@ -372,38 +371,27 @@ class SessionHost:
         if self._admission.has_waiters:
             await self._make_room(math.inf)
 
-    # ------------------------------------------------------------------ the sweeper
+    async def _warm_up(self) -> None:
+        try:
+            await self.builder.warm_up()
+        finally:
+            self.starting = False
 
-    def _plan_sweep(self) -> None:
-        """Have the next sweep made in time. A timer, and no task: it works without a lifespan too."""
-        loop = asyncio.get_running_loop()
-        at = self._reaper.next_at
-        if self._sweep_timer is not None:
-            if loop is self._sweep_loop and self._sweep_at <= at:
-                return
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
-        if at < float("inf"):
-            self._sweep_loop, self._sweep_at = loop, at
-            self._sweep_timer = loop.call_later(max(_SWEEP_S, at - time.monotonic()), self._sweep)
-
-    def _sweep(self) -> None:
-        self._sweep_timer = None
-        for reaped in self._reaper.sweep(time.monotonic(), self._resting_since):
-            hosted = self.sessions.get(reaped.session_id)
-            if hosted is not None:
-                self.metrics.session_reaped()
-                level = logging.INFO if reaped.end is SessionEnd.DRAINED else logging.WARNING
-                text = "Session %s is ended: %s"
-                logger.log(level, text, hosted.session_id, reaped.because, extra=hosted.about())
-                self.nursery.start(hosted.lose, reaped.end, reaped.because)
-        self._plan_sweep()
+    # ------------------------------------------------------------------ the end of sessions
 
     def _resting_since(self, session_id: str) -> float | None:
         hosted = self.sessions.get(session_id)
         if hosted is None or not hosted.session.is_resting or hosted.is_waited_for:
             return None
         return hosted.session.resting_since
+
+    def _reap(self, reaped: Reaped) -> None:
+        hosted = self.sessions.get(reaped.session_id)
+        if hosted is not None:
+            self.metrics.session_reaped()
+            level = logging.INFO if reaped.end is SessionEnd.DRAINED else logging.WARNING
+            logger.log(level, "Session %s is ended: %s", hosted.session_id, reaped.because, extra=hosted.about())
+            self.nursery.start(hosted.lose, reaped.end, reaped.because)
 
     async def _end_all(self) -> None:
         async with anyio.create_task_group() as tasks:

@@ -13,7 +13,7 @@ import pytest
 
 from openenv_trl.environment import Environment, tool
 from openenv_trl.errors import DeadlineExceededError, SessionLostError
-from openenv_trl.server import hosted_session
+from openenv_trl.server import session_life
 from openenv_trl.server.capacity import CapacityLedger
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.host import SessionHost
@@ -141,7 +141,7 @@ async def test_a_hook_that_keeps_its_cancellation_to_itself_is_past_its_deadline
 
 
 async def test_a_hook_that_ignores_its_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_session, "_AGAIN_S", 0.02)
+    monkeypatch.setattr(session_life, "_AGAIN_S", 0.02)
     host = _host(Async)
     async with host.running():
         hosted = await host.open()
@@ -283,7 +283,7 @@ async def test_cancelling_a_call_ends_it_and_its_session() -> None:
 
 
 async def test_a_close_that_hangs_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosted_session, "_CLOSE_GRACE_S", 0.05)
+    monkeypatch.setattr(session_life, "_CLOSE_GRACE_S", 0.05)
 
     class Clinging(Blocking):
         def close(self) -> None:

@@ -1,0 +1,34 @@
+"""What a caller is told of a call that its environment did not carry out as it should."""
+
+from __future__ import annotations
+
+import logging
+
+from pydantic import BaseModel
+
+from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError
+
+logger = logging.getLogger("openenv_trl.server")
+
+
+def failure_of(error: BaseException, where: str, call: str, session_id: str, about: dict[str, str]) -> Exception:
+    """Return the error for the caller; the log gets the environment's own, with its traceback.
+
+    Args:
+        error: What the environment raised.
+        where: What was running, for people.
+        call: The call.
+        session_id: The session.
+        about: The ``extra`` of the log's record.
+    """
+    if call == "step" and isinstance(error, ActionValidationError):
+        return error
+    logger.error("%s raised in session %s", where, session_id, exc_info=error, extra=about)
+    return EnvironmentExecutionError(str(error) or type(error).__name__, phase=where, session_id=session_id)
+
+
+def unexpected(value: object, call: str, expected: type[object], environment_name: str) -> str:
+    """Return what to say of a hook that returned something else than it should."""
+    if expected is BaseModel:
+        return f"state of {environment_name} is a {type(value).__name__}, not a State"
+    return f"{call} of {environment_name} returned a {type(value).__name__}, not an Observation"
