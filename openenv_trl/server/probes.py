@@ -1,7 +1,8 @@
 """``/ready`` and ``/capacity``: whether a server takes new sessions, and how many.
 
-``/health`` says that the process lives, and stays 200 to its end; ``/ready`` turns 503 as soon as the server drains, so
-that whatever spreads the load goes elsewhere. In a server of several workers both speak of the whole server.
+``/health`` says that the process lives, and stays 200 to its end. ``/ready`` is 503 until the first session finds all
+ready, and again as soon as the server drains, so that whatever spreads the load goes elsewhere. In a server of several
+workers both speak of the whole server.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ def add_probes(app: FastAPI, host: SessionHost) -> None:
     """
 
     async def ready() -> Response:
-        """Whether new sessions are taken: 200, or 503 while the server drains."""
+        """Whether new sessions are taken: 200, or 503 while the server starts or drains."""
         if host.draining:
             return _json({"ready": False, "reason": "The server is draining: it takes no new sessions."}, 503)
+        if host.starting:
+            return _json({"ready": False, "reason": "The server is starting."}, 503)
         return _json({"ready": True})
 
     async def capacity() -> Response:

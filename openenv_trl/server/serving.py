@@ -7,6 +7,7 @@ within seconds of that even where an environment hangs. The process may be one o
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -75,6 +76,9 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
     # From the end of the serving to that of the process: there is nothing left that a signal could ask for.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, _do_nothing)
+    # What is imported stays: the garbage collector need not look through it again and again.
+    gc.collect()
+    gc.freeze()
     with listening:
         if place is None:
             logger.info("Serving on %s", address(listening))

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import anyio
+
 from openenv_trl.environment import Environment
 from openenv_trl.server import create_app
 from openenv_trl.types import Action, Observation, State
@@ -63,3 +65,17 @@ def test_a_server_that_drains_is_not_ready_but_healthy(serve: Callable[[Any], An
     assert "draining" in content["reason"]
     assert get(served.address, "/health")[0] == 200
     assert get(served.address, "/capacity")[1]["draining"] is True
+
+
+def test_a_server_that_starts_is_not_ready(serve: Callable[[Any], Any]) -> None:
+    app = create_app(Still, Action, Observation)
+    app.state.session_host.builder.warm_up = wait_for_ever
+    served = serve(app)
+    status, content = get(served.address, "/ready")
+    assert (status, content["ready"]) == (503, False)
+    assert "starting" in content["reason"]
+    assert get(served.address, "/health")[0] == 200
+
+
+async def wait_for_ever() -> None:
+    await anyio.sleep_forever()
