@@ -314,3 +314,43 @@ def test_another_verb_is_not_allowed(served: Any, path: str) -> None:
 def test_the_environments_name_is_listed(serve: Callable[..., Any]) -> None:
     served = serve(create_app(Probe, ProbeAction, ProbeObservation, env_name="p_env"))
     assert _ask(served, "GET", "/list_environments") == (200, ["p_env"])
+
+
+class Slow(Probe):
+    """All of it waits until it is released."""
+
+    released = threading.Event()
+
+    def __init__(self) -> None:
+        self.released.wait(30)
+        super().__init__()
+
+    def list_tasks(self, split: str) -> list[str]:
+        return [split]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/reset", {}),
+        ("/step", {"action": {"message": "x"}}),
+        ("/state", None),
+        ("/slow/tasks", {"split": "train"}),
+        ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create"}),
+    ],
+)
+def test_a_constructor_that_takes_its_time_keeps_nobody_else_waiting(
+    serve: Callable[..., Any], path: str, body: Any
+) -> None:
+    Slow.released.clear()
+    served = serve(create_app(Slow, ProbeAction, ProbeObservation, env_name="slow"))
+    method = "GET" if body is None else "POST"
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            answer = pool.submit(_ask, served, method, path, None if body is None else json.dumps(body).encode())
+            assert _ask(served, "GET", "/health") == (200, {"status": "healthy"})
+            assert not answer.done()
+        finally:
+            Slow.released.set()
+        assert answer.result(30)[0] == 200
