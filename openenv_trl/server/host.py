@@ -42,7 +42,7 @@ logger = logging.getLogger("openenv_trl.server")
 _LINGER_S = 1.0  # of a drained session after its episode, for its client to read the state and to close
 _SHUTDOWN_S = 5.0  # for calls that were stopped to end, before the server does
 COMES_BACK_S = 2.0
-"""Seconds in which a client whose connection broke would have come back. Then others may have its slot, if none is free."""
+"""Seconds in which a client whose connection broke comes back. Then others may have its slot, if none is free."""
 
 
 class SessionHost:

@@ -248,6 +248,22 @@ def test_no_thread_waits_for_an_idle_process(environments: Any, serve: Callable[
     assert threading.active_count() <= before
 
 
+def test_a_socket_dropped_during_a_step_frees_the_slot_at_once(environments: Any, serve: Callable[..., Any]) -> None:
+    served = serve(create_app(environments.Worker, environments.Order, environments.Report))
+    connection = served.socket()
+    connection.send('{"type":"reset"}')
+    pid = json.loads(connection.recv(timeout=60))["data"]["observation"]["pid"]
+    connection.send('{"type":"step","data":{"what":"hang"}}')
+    connection.close()
+    _wait_until_gone(pid)
+    for _ in range(2000):  # the server's closing of the refused ones is the clock
+        again = served.socket()
+        again.send('{"type":"state"}')
+        if json.loads(again.recv(timeout=60))["type"] == "state":
+            return
+    raise AssertionError("the slot was never freed")
+
+
 _SERVER = """
 import anyio, sys, time
 from process_module_under_test import Order, Worker
