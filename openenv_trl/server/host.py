@@ -98,7 +98,7 @@ class SessionHost:
         self._reaper = Reaper(settings.idle_timeout_s, session_timeout or settings.detached_timeout_s)
         self._sweeper = Sweeper(self._reaper, self._resting_since, self._reap)
         self._temporary: anyio.CapacityLimiter | None = None
-        self._no_sessions = anyio.Event()
+        self._no_sessions: anyio.Event | None = None
         self._broken: dict[str, float] = {}  # sessions whose connection broke, and when: the first is the oldest
         self._metadata: EnvironmentMetadata | None = None
         self._told_of: set[str] = set()
@@ -275,6 +275,8 @@ class SessionHost:
     async def idle(self) -> None:
         """Wait until there is no session."""
         while len(self.sessions):
+            if self._no_sessions is None:
+                self._no_sessions = anyio.Event()
             await self._no_sessions.wait()
 
     async def metadata(self) -> EnvironmentMetadata:
@@ -315,8 +317,8 @@ class SessionHost:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("Session %s ended: %s", session_id, end.value, extra=hosted.about())
         self.ledger.release(session_id)
-        if not len(self.sessions):
-            waiting, self._no_sessions = self._no_sessions, anyio.Event()
+        if self._no_sessions is not None and not len(self.sessions):
+            waiting, self._no_sessions = self._no_sessions, None
             waiting.set()
 
     def dismiss(self, hosted: SessionLife) -> None:

@@ -346,25 +346,24 @@ class SessionLife:
     # ------------------------------------------------------------------ the end
 
     async def _carry_out(self, decision: Decision) -> None:
-        if decision is Decision.CLOSE_ENVIRONMENT:
-            with anyio.CancelScope(shield=True):
-                await self._close_environment()
-        else:
+        if decision is not Decision.CLOSE_ENVIRONMENT:
             self._release(decision)
-
-    async def _close_environment(self) -> None:
+            return
         assert self._placement is not None, "only an environment that was built is closed"
-        call = None
+        call: ThreadCall[Any] | None = None
         try:
-            with anyio.move_on_after(_CLOSE_GRACE_S):
-                if self._placement.close is _THREAD:
-                    call = self._host.executor.lend(self._close_in_thread)
-                    result = await call.future
-                else:
-                    result = self._close_hook()()
-                if inspect.isawaitable(result):
-                    await result
-        except Exception:  # boundary: a session ends, however badly its environment does
+            result = None
+            if self._placement.close is _THREAD:
+                call = self._host.executor.lend(self._close_in_thread)
+            else:
+                result = self._close_hook()()
+            if call is not None or result is not None:  # else it is done, and a scope would cost more than all of it
+                with anyio.move_on_after(_CLOSE_GRACE_S, shield=True):
+                    if call is not None:
+                        result = await call.future
+                    if inspect.isawaitable(result):
+                        await result
+        except (Exception, SystemExit):  # boundary: a session ends, however badly its environment does
             text = "close of %s raised; its session %s ended"
             logger.exception(text, self._name, self.session_id, extra=self.about("close"))
         finally:

@@ -31,6 +31,11 @@ class Blocking(Environment[Action, Observation, State]):
     closed: ClassVar[threading.Semaphore]
     calls: ClassVar[list[str]]
 
+    def __init__(self) -> None:
+        # Its own test's: a thread that was left behind may outlive that.
+        own = type(self)
+        self.__dict__.update(gate=own.gate, entered=own.entered, closed=own.closed, calls=own.calls)
+
     def reset(self, seed: int | None = None, episode_id: str | None = None) -> Observation:
         self._block("reset")
         return Observation()
