@@ -65,6 +65,7 @@ class NativeConnection:
         self._out: list[bytes] = []
         self._flush_comes = False
         self._ended = False
+        self._how = "it was closed"
         self._closing = False
         self._gone = anyio.Event()
         self._repair: asyncio.Task[None] | None = None
@@ -96,7 +97,14 @@ class NativeConnection:
             self._closed(ended)
 
     def join(self, link: NativeLink) -> int:
-        """Give a session its number."""
+        """Give a session its number.
+
+        Raises:
+            ConnectionFailedError: The connection has ended.
+        """
+        if self._ended:
+            text = f"{self.url} accepted the connection, but opened no session: {self._how}."
+            raise ConnectionFailedError(text, phase="connect")
         self._next_number += 1
         self._links[self._next_number] = link
         return self._next_number
@@ -196,7 +204,7 @@ class NativeConnection:
     def _end(self, how: str) -> None:
         if self._ended:
             return
-        self._ended = True
+        self._ended, self._how = True, how
         self._over(self)
         for link in list(self._links.values()):
             link.lost(how)

@@ -108,12 +108,12 @@ class _Peer:
             self._speaks_openenv = True
             return awaited
         self._speaks_openenv = False
-        if self._native is None:
-            self._native = NativeConnection(self._address.base_url, self._settings, self._reopen, self._over)
-            self._native.adopt(socket, *awaited.hand_over())
-        else:
+        if self._native is not None:
             socket.abandon()
-        return self._native
+            return self._native
+        native = self._native = NativeConnection(self._address.base_url, self._settings, self._reopen, self._over)
+        native.adopt(socket, *awaited.hand_over())
+        return native  # which may have ended already
 
     async def _reopen(
         self, on_message: Callable[[bytes, bool], None], on_closed: Callable[[str], None], worker: Any

@@ -22,6 +22,7 @@ from openenv_trl.server.channel import Channel
 from openenv_trl.server.dialogue import unsendable
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.native_sessions import NativeSession, NativeSessions
+from openenv_trl.server.tool_rpc import answer_rpc
 from openenv_trl.types import Observation
 from openenv_trl.wire import native_frames as frames
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
