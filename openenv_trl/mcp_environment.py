@@ -10,7 +10,7 @@ Source: section "MCPEnvironment" of the OpenEnv package, version 0.10.0, for nam
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -20,7 +20,7 @@ from openenv_trl.errors import ActionValidationError, ConfigurationError, Sessio
 from openenv_trl.tools.callable_tool import CallableTool
 from openenv_trl.tools.code_mode import callables_of, run_code
 from openenv_trl.tools.tool_call import ToolCallError, begin_call, describe_failure, within
-from openenv_trl.tools.tool_server import OfferedTool, fingerprint, tools_of
+from openenv_trl.tools.tool_server import OfferedTool, registry_of, tools_of
 from openenv_trl.types import Action, CallToolAction, ListToolsAction, Observation, ServerMode, State, Tool
 from openenv_trl.wire.tools import (
     CallToolObservation,
@@ -53,7 +53,8 @@ class MCPEnvironment(Environment[Any, Any, State]):
 
     mcp_server: Any = None
     _server_tools: dict[str, OfferedTool] | None = None
-    _seen: Any = None
+    _registry: Mapping[Any, Any] | None = None
+    _registered: tuple[Any, ...] = ()
     _is_closed: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -245,13 +246,19 @@ class MCPEnvironment(Environment[Any, Any, State]):
     def _of_server(self) -> dict[str, OfferedTool]:
         if self._is_closed:
             raise SessionStateError(f"This {type(self).__name__} is closed: build another one.")
+        tools, registry = self._server_tools, self._registry
+        # Each call looks at the number alone; `_offered` at the tools themselves.
+        if tools is not None and (registry is None or len(registry) == len(self._registered)):
+            return tools
+        return self._read_server()
+
+    def _read_server(self) -> dict[str, OfferedTool]:
         if self.mcp_server is None:
             return {}
-        seen = fingerprint(self.mcp_server)
-        if self._server_tools is None or seen != self._seen:
-            self._server_tools = tools_of(self.mcp_server)
-            self._seen = seen
-        return self._server_tools
+        self._registry = registry = registry_of(self.mcp_server)
+        self._registered = () if registry is None else tuple(registry.values())
+        self._server_tools = tools = tools_of(self.mcp_server)
+        return tools
 
     def _find(self, name: str) -> OfferedTool | None:
         own = vars(self).get("_own_tools")
@@ -263,6 +270,9 @@ class MCPEnvironment(Environment[Any, Any, State]):
 
     def _offered(self) -> dict[str, OfferedTool]:
         offered = dict(self._of_server())
+        registry = self._registry
+        if registry is not None and any(a is not b for a, b in zip(registry.values(), self._registered, strict=False)):
+            offered = dict(self._read_server())
         for (name, only_in), each in vars(self).get("_own_tools", {}).items():
             if only_in in (None, self.server_mode):
                 offered[name] = self._find(name) or each

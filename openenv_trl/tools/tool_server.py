@@ -90,12 +90,12 @@ def tools_of(server: Any) -> dict[str, OfferedTool]:
     return found
 
 
-def fingerprint(server: Any) -> Any:
-    """Return something that changes when a tool is added to the server or taken from it; None where nothing tells."""
+def registry_of(server: Any) -> Mapping[Any, Any] | None:
+    """Return where a server keeps its tools, to see when some are added or replaced; None where that is not known."""
     provider: Any = getattr(server, "_local_provider", None)
     for held in (getattr(provider, "_components", None), getattr(_manager(server), "_tools", None)):
         if isinstance(held, Mapping):
-            return tuple(id(each) for each in cast("Mapping[Any, Any]", held).values())
+            return cast("Mapping[Any, Any]", held)
     return None
 
 

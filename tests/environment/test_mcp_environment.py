@@ -317,6 +317,16 @@ async def test_a_tool_that_is_added_later_is_found() -> None:
     assert [each.name for each in environment.offered_tools()] == ["five"]
 
 
+async def test_a_tool_that_is_replaced_is_the_new_one_when_tools_are_listed() -> None:
+    server: Any = FastMCP("x")
+    environment = _bare(server)
+    server.tool(lambda: 5, name="number", description="five")
+    assert environment.step(_call("number")).result["content"] == _text("5")
+    server.tool(lambda: 6, name="number", description="six")
+    assert [each.description for each in environment.offered_tools()] == ["six"]
+    assert environment.step(_call("number")).result["content"] == _text("6")
+
+
 async def test_schemas_of_tools_without_a_server_say_what_the_function_takes() -> None:
     environment = _bare()
 
