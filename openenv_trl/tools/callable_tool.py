@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CodeType
 from typing import Any, cast
 
@@ -87,8 +87,21 @@ class CallableTool:
         return listed_tool(self.tool, output_schema=self._output_schema, **self._about)
 
 
-def _adapter_of(function: Callable[..., Any]) -> TypeAdapter[Any]:
+def check_of(function: Callable[..., Any], names: Collection[str]) -> Check | None:
+    """Return what checks those of a function's arguments that have these names; None where it cannot be made.
+
+    For functions that get further arguments from elsewhere.
+    """
+    try:
+        return cast("Check", _adapter_of(function, names).validator.validate_python)
+    except (NameError, TypeError, ValueError):
+        return None
+
+
+def _adapter_of(function: Callable[..., Any], names: Collection[str] | None = None) -> TypeAdapter[Any]:
     signature = inspect.signature(function, eval_str=True)
+    if names is not None:
+        signature = signature.replace(parameters=[each for each in signature.parameters.values() if each.name in names])
     code = getattr(function, "__code__", None)
     known = _checks.get(code) if code is not None else None
     if known is not None and known[0] == signature:

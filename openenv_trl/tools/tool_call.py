@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from openenv_trl.errors import ActionValidationError, OpenEnvError
 from openenv_trl.tools.callable_tool import CallableTool
-from openenv_trl.tools.tool_server import OfferedTool
+from openenv_trl.tools.tool_server import OfferedTool, ServerTool
 from openenv_trl.wire.tools import CallToolResult, ToolErrorType
 
 
@@ -35,12 +35,13 @@ def begin_call(tool: OfferedTool | None, name: str, arguments: dict[str, Any]) -
     """
     if tool is None:
         raise ToolCallError(ToolErrorType.TOOL_NOT_FOUND, f"Unknown tool: '{name}'")
-    if not isinstance(tool, CallableTool):
-        return tool.call(arguments)
     try:
-        args, kwargs = tool.check(arguments)
+        checked = tool.check(arguments)
     except ValidationError as error:
         raise ToolCallError(ToolErrorType.INVALID_ARGS, str(error)) from error
+    if not isinstance(tool, CallableTool) or checked is None:
+        return cast("ServerTool", tool).call(arguments)
+    args, kwargs = checked
     value = tool.function(*args, **kwargs)
     return _finished(tool, value) if inspect.isawaitable(value) else tool.result(value)
 

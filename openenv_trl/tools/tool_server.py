@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from openenv_trl.tools.callable_tool import CallableTool
+from openenv_trl.tools.callable_tool import CallableTool, check_of
 from openenv_trl.types import Tool
 from openenv_trl.wire.tools import CallToolResult, listed_tool
 
@@ -34,10 +34,20 @@ class ServerTool:
     on_loop = True
     timeout_s: float | None = None
 
-    def __init__(self, server: Any, tool: Tool, about: dict[str, Any]) -> None:
+    def __init__(self, server: Any, tool: Tool, about: dict[str, Any], function: Callable[..., Any] | None) -> None:
         self.tool = tool
         self._server = server
         self._about = about
+        self._check = None if function is None else check_of(function, tool.input_schema.get("properties", {}))
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Look whether the arguments fit, where that can be seen from here.
+
+        Raises:
+            ValidationError: They do not.
+        """
+        if self._check is not None:
+            self._check(arguments)
 
     async def call(self, arguments: dict[str, Any]) -> CallToolResult:
         """Call the tool through its server.
@@ -51,7 +61,11 @@ class ServerTool:
             client: Any = Client(self._server)
             async with client:
                 return result_of(await client.call_tool(self.tool.name, arguments))
-        return result_of(await self._server.call_tool(self.tool.name, arguments))
+        result = result_of(await self._server.call_tool(self.tool.name, arguments))
+        schema: dict[str, Any] = self._about.get("output_schema") or {}
+        if schema.get("x-fastmcp-wrap-result") and result["structured_content"] is not None:
+            result["data"] = result["structured_content"].get("result")
+        return result
 
     def listed(self) -> dict[str, Any]:
         """Return the tool's entry in ``tools/list``."""
@@ -86,7 +100,7 @@ def tools_of(server: Any) -> dict[str, OfferedTool]:
         if is_direct and _is_plain(each, tool):
             found[tool.name] = _function_tool(each, tool)
         else:
-            found[tool.name] = ServerTool(server, tool, _about(each))
+            found[tool.name] = ServerTool(server, tool, _about(each), getattr(each, "fn", None))
     return found
 
 
@@ -207,7 +221,7 @@ def _about(each: Any) -> dict[str, Any]:
         meta["fastmcp"] = {"tags": sorted(tags)}
     output_schema = getattr(each, "output_schema", None) or getattr(each, "outputSchema", None)
     checked_by: Any = getattr(each, "fn_metadata", None)  # the SDK's
-    if output_schema is None and checked_by is not None and checked_by.output_schema:
+    if checked_by is not None and checked_by.output_schema:
         output_schema = {**checked_by.output_schema}
         if checked_by.wrap_output:
             output_schema["x-fastmcp-wrap-result"] = True

@@ -13,6 +13,7 @@ import pytest
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError as FastMCPToolError
 from fastmcp.utilities.types import Image
+from mcp.server.mcpserver import Context as SDKContext
 from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel, Field
 
@@ -171,6 +172,7 @@ async def test_a_picture_stays_a_picture() -> None:
         (_call("add", a=1, c=3), ToolErrorType.INVALID_ARGS, "1 validation error for call[add]\nc\n  Unexpected"),
         (_call("fail", text="invalid"), ToolErrorType.EXECUTION_ERROR, "Error calling tool 'fail': invalid"),
         (_call("fail", text="not found"), ToolErrorType.EXECUTION_ERROR, "Error calling tool 'fail': not found"),
+        (_call("named"), ToolErrorType.INVALID_ARGS, "1 validation error for call[named]\ntext\n  Missing required"),
         (_call("complain"), ToolErrorType.EXECUTION_ERROR, "The desk is locked."),
         (_call("secret"), ToolErrorType.EXECUTION_ERROR, "Error calling tool 'secret': "),
     ],
@@ -178,7 +180,7 @@ async def test_a_picture_stays_a_picture() -> None:
 async def test_a_failure_is_told_by_its_kind_and_not_by_its_words(
     action: CallToolAction, kind: ToolErrorType, text: str
 ) -> None:
-    for observation in (Desk().step(action), await Desk().step_async(action)):
+    for observation in (await anyio.to_thread.run_sync(Desk().step, action), await Desk().step_async(action)):
         assert observation.result is None
         assert observation.error.error_type is kind
         assert observation.error.message.startswith(text)
@@ -366,9 +368,18 @@ async def test_the_official_sdks_server_will_do() -> None:
         """Add."""
         return a + b
 
+    @server.tool()
+    async def later(text: str, context: SDKContext) -> str:
+        """Later."""
+        return text
+
     environment = _bare(server)
-    assert environment.step(_call("add", a=1)).result["content"] == _text("3")
-    assert [each["description"] for each in environment.listed_tools()] == ["Add."]
+    added = environment.step(_call("add", a=1)).result
+    assert (added["content"], added["data"]) == (_text("3"), 3)
+    assert (await environment.step_async(_call("later", text="x"))).result["data"] == "x"
+    failed = await environment.step_async(_call("later"))
+    assert failed.error.error_type is ToolErrorType.INVALID_ARGS
+    assert [each["description"] for each in environment.listed_tools()] == ["Add.", "Later."]
 
 
 async def test_a_class_that_overrides_step_alone_has_every_step_go_through_it() -> None:

@@ -7,6 +7,7 @@ that a message which is no object ends no session, and that a description is nev
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 from openenv_trl.environment import Environment
 from openenv_trl.mcp_environment import MCPEnvironment
 from openenv_trl.server import create_app
+from openenv_trl.server.settings import AppSettings
 from openenv_trl.types import Action, CallToolAction, ListToolsAction, Observation, State, Tool
 from openenv_trl.wire.tools import CallToolObservation, ListToolsObservation
 
@@ -201,6 +203,18 @@ def test_sessions_are_no_more_than_there_may_be(served: Any) -> None:
     assert _post(served, _request("openenv/session/create")) == refused
     _close(served, sessions[0])
     assert _create(served) not in sessions
+
+
+def test_a_session_that_its_client_forgot_ends_by_itself(serve: Callable[..., Any]) -> None:
+    settings = AppSettings(detached_timeout_s=0.05)
+    served = serve(create_app(Counter, CallToolAction, CallToolObservation, settings=settings))
+    forgotten = _create(served)
+    ended = f"Unknown session_id: {forgotten}"
+    deadline = time.monotonic() + 30
+    while _call(served, "none", forgotten)["error"]["message"] != ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)  # longer than the timeout: each call is a sign of life
+    assert _create(served) != forgotten
 
 
 def test_a_session_of_http_can_be_attached_to_a_socket(served: Any, ask: Ask) -> None:
