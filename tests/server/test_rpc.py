@@ -7,9 +7,11 @@ that a message which is no object ends no session, and that a description is nev
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pydantic
@@ -230,6 +232,37 @@ def test_a_session_of_http_can_be_attached_to_a_socket(served: Any, ask: Ask) ->
     assert refusal == {"message": f"Session {session_id} already has an attached WebSocket", "code": "SESSION_ERROR"}
     connection.close()
     assert _call(served, "counter", session_id)["result"]["data"] == {"count": 4}
+
+
+class Gated(Counter):
+    entered = threading.Event()
+    opened = threading.Event()
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        @self.tool()
+        def hold() -> int:
+            self.entered.set()
+            self.count += 10 if self.opened.wait(30) else 0
+            return self.count
+
+
+def test_a_call_over_http_waits_for_the_step_of_its_session(serve: Callable[..., Any], ask: Ask) -> None:
+    Gated.opened.clear()
+    served = serve(create_app(Gated, CallToolAction, CallToolObservation))
+    session_id = _create(served)
+    connection = served.socket(f"/ws?session_id={session_id}")
+    ask(connection, '{"type":"reset"}')
+    connection.send('{"type":"step","data":{"tool_name":"hold"}}')
+    assert Gated.entered.wait(30)
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(_call, served, "counter", session_id)
+        assert _post(served, _request("tools/list"))["result"]["tools"]  # beside it, others are answered
+        assert not counted.done()
+        Gated.opened.set()
+        assert json.loads(connection.recv(timeout=30))["data"]["observation"]["result"]["data"] == 10
+        assert counted.result(30)["result"]["data"] == {"count": 11}
 
 
 def test_an_attached_session_is_closed_when_its_socket_is(served: Any, ask: Ask) -> None:
