@@ -6,7 +6,7 @@ import logging
 
 from pydantic import BaseModel
 
-from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError
+from openenv_trl.errors import ActionValidationError, DeadlineExceededError, EnvironmentExecutionError
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -32,3 +32,20 @@ def unexpected(value: object, call: str, expected: type[object], environment_nam
     if expected is BaseModel:
         return f"state of {environment_name} is a {type(value).__name__}, not a State"
     return f"{call} of {environment_name} returned a {type(value).__name__}, not an Observation"
+
+
+def deadline_passed(call: str, session_id: str, *, in_thread: bool) -> DeadlineExceededError:
+    """Return the error of a call that took too long."""
+    text = f"Session {session_id}: its {call} took longer than its deadline, and the session ended with it."
+    if in_thread:
+        text += ' Its thread cannot be stopped: set EXECUTION = "process" on the environment to have it killed.'
+    return DeadlineExceededError(text, phase=call, session_id=session_id)
+
+
+def not_begun(call: str, running: str, deadline_s: float | None, session_id: str) -> DeadlineExceededError:
+    """Return the error of a call whose turn did not come in time."""
+    text = (
+        f"Session {session_id}: its {running or 'last call'} still ran after {deadline_s:g} s, so the {call} that "
+        "waited for it was not begun."
+    )
+    return DeadlineExceededError(text, phase=call, session_id=session_id)

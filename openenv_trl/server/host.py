@@ -22,6 +22,7 @@ from openenv_trl.errors import SessionCapacityError, SessionLostError, SessionSt
 from openenv_trl.server.admission import Admission
 from openenv_trl.server.builder import EnvironmentBuilder
 from openenv_trl.server.capacity import ServerCapacityStatus, SlotLedger
+from openenv_trl.server.dropped_arguments import DroppedArguments
 from openenv_trl.server.execution import Executor
 from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind
 from openenv_trl.server.hosted_session import HostedSession
@@ -101,7 +102,7 @@ class SessionHost:
         self._no_sessions: anyio.Event | None = None
         self._broken: dict[str, float] = {}  # sessions whose connection broke, and when: the first is the oldest
         self._metadata: EnvironmentMetadata | None = None
-        self._told_of: set[str] = set()
+        self.warn_of_dropped = DroppedArguments().warn
 
     @property
     def mode(self) -> ServerMode:
@@ -338,17 +339,6 @@ class SessionHost:
             environment_name,
             extra=about(session_id, call=call),
         )
-
-    def warn_of_dropped(self, environment_name: str, arguments: set[str], taken: frozenset[str]) -> None:
-        """Tell the log, once for each name, of reset arguments that the environment does not take."""
-        for name in sorted(arguments - self._told_of):
-            self._told_of.add(name)
-            logger.warning(
-                "reset of %s takes no argument '%s': it is dropped. The arguments it takes are: %s.",
-                environment_name,
-                name,
-                ", ".join(sorted(taken)) or "none",
-            )
 
     # ------------------------------------------------------------------ room for another
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from openenv_trl.errors import ActionValidationError
+from openenv_trl.server.call_failure import failure_of
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.session import SessionEnd
 from openenv_trl.server.session_life import SessionLife
@@ -32,6 +33,17 @@ class HostedSession(SessionLife):
     """A session whose environment lives in this process, or in one of this process's own."""
 
     __slots__ = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended."""
+        return not self.session.holds_slot
+
+    def watch_end(self, callback: Callable[[], None]) -> None:
+        """Have the callback called once when the session has ended: for those who share it, beside ``on_end``."""
+        if self._watchers is None:
+            self._watchers = []
+        self._watchers.append(callback)
 
     @property
     def host(self) -> SessionHost:
@@ -233,4 +245,4 @@ class HostedSession(SessionLife):
                 "Invalid message", errors=error_list(error), session_id=self.session_id
             ) from error
         except Exception as error:  # boundary: a validator is the environment author's code
-            raise self._failure("step", "step", error) from error
+            raise failure_of(error, "step", "step", self.session_id, self.about("step")) from error

@@ -21,12 +21,11 @@ import anyio
 
 from openenv_trl.errors import (
     ActionValidationError,
-    DeadlineExceededError,
     OpenEnvError,
     SessionLostError,
 )
 from openenv_trl.server.alarm import Alarm
-from openenv_trl.server.call_failure import failure_of, unexpected
+from openenv_trl.server.call_failure import deadline_passed, failure_of, not_begun, unexpected
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.hooks import AnyEnvironment, Hooks
 from openenv_trl.server.logs import about
@@ -150,17 +149,6 @@ class SessionLife:
             self._stop_call(end, because)
         await self.lose(end, because)
 
-    def watch_end(self, callback: Callable[[], None]) -> None:
-        """Have the callback called once when the session has ended: for those who share it, beside ``on_end``."""
-        if self._watchers is None:
-            self._watchers = []
-        self._watchers.append(callback)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the session has ended."""
-        return not self.session.holds_slot
-
     def _opened(self, call: str) -> tuple[AnyEnvironment, Hooks, Placement]:
         environment, hooks, placement = self._environment, self._hooks, self._placement
         if environment is None or hooks is None or placement is None:
@@ -253,12 +241,7 @@ class SessionLife:
         if self._turns is None:
             self._turns = Turns(lambda: self.session.is_resting)
         if not await self._turns.wait(deadline_s):
-            raise DeadlineExceededError(
-                f"Session {self.session_id}: its {self.session.call or 'last call'} still ran after {deadline_s:g} s, "
-                f"so the {call} that waited for it was not begun.",
-                phase=call,
-                session_id=self.session_id,
-            )
+            raise not_begun(call, self.session.call, deadline_s, self.session_id)
 
     def _set_deadline(self, deadline: float) -> None:
         if self._alarm is None:
@@ -271,10 +254,7 @@ class SessionLife:
                 self._cancel(self._task)  # its hook kept the last cancellation to itself
             return
         call = self.session.call
-        text = f"Session {self.session_id}: its {call} took longer than its deadline, and the session ended with it."
-        if self._thread_call is not None:
-            text += ' Its thread cannot be stopped: set EXECUTION = "process" on the environment to have it killed.'
-        error = DeadlineExceededError(text, phase=call, session_id=self.session_id)
+        error = deadline_passed(call, self.session_id, in_thread=self._thread_call is not None)
         self._interrupt(SessionEnd.DEADLINE, f"its {call} passed its deadline", error)
 
     def _stop_call(self, end: SessionEnd, because: str) -> None:
@@ -338,10 +318,8 @@ class SessionLife:
             return "error", error
         if isinstance(error, ActionValidationError) and (call == "step" or tool):
             return "invalid", error
-        return "error", self._failure(f"tool '{tool}'" if tool else call, call, error)
-
-    def _failure(self, where: str, call: str, error: BaseException) -> Exception:
-        return failure_of(error, where, call, self.session_id, self.about(call))
+        where = f"tool '{tool}'" if tool else call
+        return "error", failure_of(error, where, call, self.session_id, self.about(call))
 
     # ------------------------------------------------------------------ the end
 
