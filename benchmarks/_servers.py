@@ -1,7 +1,7 @@
 """Servers to measure, each in a process of its own: the public package's, ours, and bare socket libraries.
 
 The public package lives in a virtual environment of its own, ``.venv-openenv``. Both packages serve the same source,
-``benchmarks/_served``: for ours, `PORTED` tells which module each import line names instead.
+``benchmarks/_served``: for ours, `PORTED` tells what each import line says instead.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ SOURCE = Path(__file__).parent / "_served"
 Package = Literal["public", "ours"]
 
 PORTED = {
-    "openenv.core.client_types": "openenv_trl.types",
-    "openenv.core.env_client": "openenv_trl.client",
-    "openenv.core.mcp_client": "openenv_trl.client",
-    "openenv.core.env_server.http_server": "openenv_trl.server",
-    "openenv.core.env_server.interfaces": "openenv_trl.environment",
-    "openenv.core.env_server.mcp_environment": "openenv_trl.mcp_environment",
-    "openenv.core.env_server.mcp_types": "openenv_trl.types",
-    "openenv.core.env_server.types": "openenv_trl.types",
+    "from openenv.core.env_server.mcp_types import CallToolObservation": (
+        "from openenv_trl.wire.tools import CallToolObservation"
+    ),
+    "from openenv.core.client_types import": "from openenv_trl.types import",
+    "from openenv.core.env_client import": "from openenv_trl.client import",
+    "from openenv.core.mcp_client import": "from openenv_trl.client import",
+    "from openenv.core.env_server.http_server import": "from openenv_trl.server import",
+    "from openenv.core.env_server.interfaces import": "from openenv_trl.environment import",
+    "from openenv.core.env_server.mcp_environment import": "from openenv_trl.mcp_environment import",
+    "from openenv.core.env_server.mcp_types import": "from openenv_trl.types import",
+    "from openenv.core.env_server.types import": "from openenv_trl.types import",
 }
 
 _START_S = 90.0
@@ -139,7 +142,7 @@ def _tree(package: Package) -> Path:
         for path in (folder / "served").glob("*.py"):
             text = path.read_text()
             for public, own in PORTED.items():
-                text = text.replace(f"from {public} import ", f"from {own} import ")
+                text = text.replace(public, own)
             path.write_text(text)
     return folder
 

@@ -8,8 +8,9 @@ Parts, each with the public package in the same run:
 - ``held_1024``: the same, as the bytes that Python objects hold (tracemalloc).
 - ``episodes_64``, ``episodes_256``, ``episodes_1024``: so many at once, each of a new session, a reset, four steps and
   the close. Rows are named as in `steps.py`.
-- ``frame``: an observation of 210 x 160 x 3 bytes, one session; as the public package has it (a list of integers)
-  and as a numpy array; bytes on the wire, and CPU of both sides.
+- ``frame``, ``frame_bytes``: an observation of 210 x 160 x 3 random bytes, one session; as the public package has it
+  (a list of integers) and as a numpy array: time and CPU of both sides, bytes from the server. The public package's
+  are fewer than the JSON's, since both of its ends compress messages.
 
     python benchmarks/sessions.py [--rounds 3] [--quick] [--only frame] [--resume]
 """

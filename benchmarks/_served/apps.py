@@ -13,11 +13,9 @@ SESSIONS = 20_000
 def application(name: str) -> Any:
     """Return the application of the environment of that name."""
     if name == "tools":
-        from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
+        from .tools import ToolEnvironment, ToolStep, ToolStepObservation
 
-        from .tools import ToolEnvironment
-
-        return create_app(ToolEnvironment, CallToolAction, CallToolObservation, max_concurrent_envs=SESSIONS)
+        return create_app(ToolEnvironment, ToolStep, ToolStepObservation, max_concurrent_envs=SESSIONS)
     from . import environments, models
 
     echoes = {

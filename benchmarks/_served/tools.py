@@ -1,4 +1,4 @@
-"""An environment with one tool, and its action."""
+"""An environment with one tool, and the action and observation of its steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from fastmcp import FastMCP
 from openenv.core.env_server.mcp_environment import MCPEnvironment
+from openenv.core.env_server.mcp_types import CallToolAction as ToolStep
+from openenv.core.env_server.mcp_types import CallToolObservation as ToolStepObservation
 from openenv.core.env_server.types import Action, Observation, State
 
 
@@ -33,3 +35,6 @@ class ToolEnvironment(MCPEnvironment):
     @property
     def state(self) -> State:
         return State()
+
+
+__all__ = ["ToolEnvironment", "ToolStep", "ToolStepObservation"]
