@@ -146,9 +146,10 @@ class FastWebSocketProtocol(asyncio.Protocol):
 
     def _forget(self) -> None:
         self._server_state.connections.discard(self)
+        self._inner = self._channel = None
 
     def _pass_on(self) -> None:
-        if not self._transport.is_closing():
+        if self._inner is not None and not self._transport.is_closing():
             # A transport decides how it reads when it starts to: stopped in between, it decides again.
             self._transport.pause_reading()
             self._transport.set_protocol(self._inner)
@@ -237,6 +238,9 @@ class _PicowsChannel(picows.WSListener):
         self._parts = None
         self._forget()
         self._consumer.closed(self._code)
+        self._transport = (
+            None  # it holds the longest message's buffer, and would hold it until the garbage is collected
+        )
 
     def send_user_specific_ping(self, transport: picows.WSTransport) -> None:
         left = transport.underlying_transport.get_write_buffer_size()
@@ -262,7 +266,7 @@ class _PicowsChannel(picows.WSListener):
 
     def _read_or_not(self) -> None:
         reading = self._closing or (self._wanted and not self._stuck)
-        if reading is not self._reading:
+        if reading is not self._reading and self._transport is not None:
             self._reading = reading
             transport = self._transport.underlying_transport
             if not reading:

@@ -65,7 +65,7 @@ class Peer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(20)
         self.socket.connect(("127.0.0.1", port))
-        self.buffer = b""
+        self.buffer = bytearray()
 
     def __enter__(self) -> Peer:
         return self
@@ -83,7 +83,9 @@ class Peer:
         )
         while b"\r\n\r\n" not in self.buffer:
             self._more()
-        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        end = self.buffer.index(b"\r\n\r\n")
+        head = bytes(self.buffer[:end])
+        del self.buffer[: end + 4]
         return head
 
     def send(self, data: bytes) -> bool:
@@ -147,10 +149,10 @@ class Peer:
         with contextlib.suppress(ConnectionError):
             while True:
                 self._more()
-        return self.buffer
+        return bytes(self.buffer)
 
     def _more(self) -> None:
-        data = self.socket.recv(65_536)
+        data = self.socket.recv(262_144)
         if not data:
             raise ConnectionError("closed")
         self.buffer += data
@@ -166,5 +168,6 @@ class Peer:
             size, start = int.from_bytes(data[2:10], "big"), 10
         if len(data) < start + size:
             return None
-        self.buffer = data[start + size :]
-        return Reply(data[0] & 15, data[start : start + size])
+        reply = Reply(data[0] & 15, bytes(data[start : start + size]))
+        del data[: start + size]
+        return reply

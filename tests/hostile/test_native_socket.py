@@ -9,7 +9,7 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from hostile_peer import BINARY, DROPPED, TEXT, Peer, frame
+from hostile_peer import BINARY, DROPPED, TEXT, Peer, close_frame, frame
 from hostile_process import LIMIT, ServerProcess
 
 from openenv_trl.wire import native_frames as kinds
@@ -172,6 +172,7 @@ def greeted(server: ServerProcess) -> Any:
         assert ormsgpack.unpackb(peer.reply().payload)[0][0] == kinds.GREETING
         peer.send(message(GREETING))
         yield peer
+        peer.send(close_frame(b"\x03\xe8"))  # a farewell, so that no session waits for a client to come back
 
 
 def _frames(peer: Peer) -> list[list[Any]]:
