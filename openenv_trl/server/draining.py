@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
@@ -21,6 +22,8 @@ import uvicorn
 from openenv_trl.server.host import SessionHost
 
 logger = logging.getLogger("openenv_trl.server")
+
+_STUCK_S = 2.0  # without a turn of the event loop, which comes ten times a second
 
 
 class Stage(Enum):
@@ -90,14 +93,22 @@ class DrainingServer(uvicorn.Server):
         self._beside = beside
         self._on_drain = on_drain
         self._told = False
+        self._serving = False
+        self._ticked_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the drain; a second signal ends it."""
         if self._drain.stage is Stage.SERVING or self._obeys_parent:
             self.begin_drain()
-        else:
-            self._drain.end()
+            return
+        self._drain.end()
+        stuck_s = time.monotonic() - self._ticked_at
+        if self._serving and stuck_s > _STUCK_S:
+            # Whoever would close the environments never has its turn again.
+            logger.error("Leaving at once: for %.0f s the code of an environment has blocked the event loop", stuck_s)
+            logging.shutdown()
+            os._exit(1)
 
     def begin_drain(self) -> None:
         """Take no new sessions, and stop when those that there are have ended."""
@@ -113,14 +124,17 @@ class DrainingServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Serve until the drain is over."""
         self._loop = asyncio.get_running_loop()
+        self._serving = True
         async with anyio.create_task_group() as tasks:
             for each in self._beside:
                 tasks.start_soon(each, self)
             await super().main_loop()
+            self._serving = False
             tasks.cancel_scope.cancel()
 
     async def on_tick(self, counter: int) -> bool:
         """Look after the drain, ten times a second; True once it is over."""
+        self._ticked_at = time.monotonic()
         if await super().on_tick(counter):
             return True
         if self._drain.stage is Stage.SERVING:

@@ -73,9 +73,10 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
 
         server = worker_server(config, hosts, drain, place, longest_stop_s=drain_s + settings.shutdown_grace_s)
     listening = listen(settings.host, settings.port, settings.fd)
-    # From the end of the serving to that of the process: there is nothing left that a signal could ask for.
+    # uvicorn does the same while it runs; a signal just before that counts too, and one after it kills no process that
+    # is about to end well.
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, _do_nothing)
+        signal.signal(each, server.handle_exit)
     # What is imported stays: the garbage collector need not look through it again and again.
     gc.collect()
     gc.freeze()
@@ -110,10 +111,6 @@ def _socket_protocol(settings: ServerSettings) -> Any:
     from openenv_trl.server.fast_socket import FastWebSocketProtocol
 
     return FastWebSocketProtocol
-
-
-def _do_nothing(_signal: int, _frame: object) -> None:
-    pass
 
 
 def _leave_stuck_threads() -> None:

@@ -98,9 +98,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     (tmp_path / "game.py").write_text(textwrap.dedent(APP))
     with contextlib.ExitStack() as stack:
 
-        def start_one(*options: str, server: str = "openenv_trl.server", drain_s: float = 30) -> Server:
+        def start_one(
+            *options: str, server: str = "openenv_trl.server", drain_s: float = 30, **settings: str
+        ) -> Server:
             command = [server, "game:app", *options]
-            started = Server(tmp_path, command, {"OPENENV_TRL_DRAIN_TIMEOUT_S": str(drain_s)})
+            named = {"drain_timeout_s": str(drain_s), **settings}
+            started = Server(tmp_path, command, {f"OPENENV_TRL_{name.upper()}": value for name, value in named.items()})
             stack.callback(started.process.kill)
             return started
 
@@ -179,6 +182,21 @@ def test_a_second_signal_ends_it_at_once(start: Callable[..., Server], options: 
         assert closing(session)[0] == 1012
         status, out, err = server.end()
     assert (status, out.count("closed")) == (0, 1), err
+
+
+def test_further_signals_end_it_though_an_environment_blocks_the_event_loop(start: Callable[..., Server]) -> None:
+    server = start(drain_s=3600, execution="loop")
+    with server.session() as session:
+        session.send('{"type":"step","data":{"seconds":3600}}')
+        assert server.process.stdout is not None
+        assert server.process.stdout.readline() == "stepping\n"
+        while server.process.poll() is None:
+            server.signal()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.process.wait(0.2)
+    status, _, err = server.end()
+    assert status == 1
+    assert "blocked the event loop" in err
 
 
 def test_sessions_without_an_episode_do_not_hold_it_up(start: Callable[..., Server]) -> None:

@@ -221,11 +221,11 @@ class WorkersParent:
             if worker.process is None:
                 continue
             longest_s = max(longest_s, worker.longest_stop_s or 0.0)
-            if worker.longest_stop_s is None:
-                worker.process.terminate()  # it still imports, and nothing in it could be lost
-            elif worker.link is not None:
+            if worker.link is not None:
                 with contextlib.suppress(OSError):
                     worker.link.send(word)
+            if worker.longest_stop_s is None:
+                worker.process.terminate()  # as long as it imports it reads no words, and has nothing to lose
         limit_s = _QUIT_S if word == QUIT else longest_s + _STOP_MARGIN_S
         self._kill_at = time.monotonic() + limit_s
 
