@@ -85,7 +85,7 @@ class Connection:
         Raises:
             OpenEnvError: The server answered with a fault, or not at all; each case has its own type.
         """
-        message = _encode(phase, kind, data)
+        message = _encode(phase, kind, data, self._settings.max_message_bytes)
         limit_s = self._message_timeout_s if timeout_s is None else timeout_s
         async with self._turn:
             if self._session.state is ClientState.NEW:
@@ -190,10 +190,18 @@ async def _exchange(socket: Socket, message: bytes) -> str | bytes:
     return await socket.receive()
 
 
-def _encode(phase: str, kind: RequestType, data: dict[str, Any] | None) -> bytes:
+def _encode(phase: str, kind: RequestType, data: dict[str, Any] | None, limit: int) -> bytes:
     try:
-        return encode_request(kind, data)
+        message = encode_request(kind, data)
     except TypeError as error:
-        text = f"Cannot send the {phase}: {error}. Use only values that JSON can express."
-        refusal: OpenEnvError = ActionValidationError(text) if phase == "step" else ConfigurationError(text)
-        raise refusal from error
+        raise refusal(phase, f"{error}. Use only values that JSON can express.") from error
+    if len(message) > limit:
+        text = f"it has {len(message)} bytes, and a message may have {limit}. Send less, or raise max_message_size_mb."
+        raise refusal(phase, text)
+    return message
+
+
+def refusal(phase: str, reason: str) -> OpenEnvError:
+    """Return the error of a call that was not sent: the action's fault in a step, the arguments' elsewhere."""
+    text = f"Cannot send the {phase}: {reason}"
+    return ActionValidationError(text) if phase == "step" else ConfigurationError(text)

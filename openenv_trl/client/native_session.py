@@ -8,11 +8,10 @@ from typing import Any, cast
 
 import anyio
 
+from openenv_trl.client.connection import refusal
 from openenv_trl.client.native_connection import NativeConnection
 from openenv_trl.client.session import ClientSession, ClientState
 from openenv_trl.errors import (
-    ActionValidationError,
-    ConfigurationError,
     ConnectionFailedError,
     DeadlineExceededError,
     OpenEnvError,
@@ -277,16 +276,13 @@ class NativeLink:
         try:
             frame = frames.encode_request(kind, self._number, self._call + 1, body, deadline_s)
         except TypeError as error:
-            raise _refusal(
-                phase, f"Cannot send the {phase}: {error}. Use only values that JSON can express, bytes and arrays."
-            ) from error
+            raise refusal(phase, f"{error}. Use only values that JSON can express, bytes and arrays.") from error
         connection = self._connection
-        if connection is not None and len(frame) > connection.longest_frame():
-            raise _refusal(
+        if connection is not None and len(frame) > (limit := connection.longest_frame()):
+            raise refusal(
                 phase,
-                f"Cannot send the {phase}: it has {len(frame)} bytes, and a message may have "
-                f"{connection.longest_frame()}. Send less, or raise max_message_size_mb of the client and "
-                "max_message_bytes of the server.",
+                f"it has {len(frame)} bytes, and a message may have {limit}. Send less, or raise max_message_size_mb "
+                "of the client and max_message_bytes of the server.",
             )
         return frame
 
@@ -322,7 +318,3 @@ def _observation(items: list[Any]) -> Reply:
     if metadata:
         data["metadata"] = metadata
     return Reply("observation", data)
-
-
-def _refusal(phase: str, text: str) -> OpenEnvError:
-    return ActionValidationError(text) if phase == "step" else ConfigurationError(text)

@@ -52,6 +52,12 @@ def _observation_frame(session: HostedSession, observation: Observation, what: s
 
 def unsendable(what: str, error: Exception) -> Fault:
     """Return the fault of a call that was carried out, and whose result cannot be sent."""
-    text = f"The {what}, but its result cannot be sent as JSON: {error}. The fault is the environment's."
+    text = f"The {what}, but its result cannot be sent: {error}. The fault is the environment's."
     logger.error("%s", text)
     return Fault(text, WSErrorCode.EXECUTION_ERROR.value)
+
+
+def too_long(found_bytes: int, allowed_bytes: int) -> Fault:
+    """Return the fault of a call that was carried out, and whose result is longer than a message may be."""
+    error = ValueError(f"it has {found_bytes} bytes, and a message may have {allowed_bytes} (max_message_bytes)")
+    return unsendable("call was carried out", error)

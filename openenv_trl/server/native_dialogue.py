@@ -19,7 +19,7 @@ import anyio
 
 from openenv_trl.errors import OpenEnvError, ProtocolError
 from openenv_trl.server.channel import Channel
-from openenv_trl.server.dialogue import unsendable
+from openenv_trl.server.dialogue import too_long, unsendable
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.native_sessions import NativeSession, NativeSessions
 from openenv_trl.server.tool_rpc import answer_rpc
@@ -240,8 +240,7 @@ class NativeDialogue:
         limit = min(self._peer_bytes, self._max_bytes) - frames.HEADER_BYTES
         if len(frame) <= limit:
             return frame
-        error = ValueError(f"it has {len(frame)} bytes, and a message may have {limit}")
-        return frames.encode_error(request.session, request.call, unsendable("call was carried out", error))
+        return frames.encode_error(request.session, request.call, too_long(len(frame), limit))
 
     # ------------------------------------------------------------------ sessions
 

@@ -18,7 +18,7 @@ import anyio
 from openenv_trl.errors import EnvironmentFactoryError, OpenEnvError, SessionCapacityError, SessionLostError
 from openenv_trl.server.asgi_channel import Message, Receive, Send, carry, handshake_of
 from openenv_trl.server.channel import Accepted, Channel, Gate, Handshake
-from openenv_trl.server.dialogue import answer
+from openenv_trl.server.dialogue import answer, too_long
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.native_dialogue import NativeDialogue
@@ -43,6 +43,7 @@ class WebSocketEndpoint:
     def __init__(self, host: SessionHost, settings: AppSettings) -> None:
         self._host = host
         self._native = NativeSessions(host, settings)
+        self._max_message_bytes = settings.max_message_bytes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one connection of an ASGI server, to its end."""
@@ -52,14 +53,15 @@ class WebSocketEndpoint:
         """Open a dialogue for a peer."""
         if SUBPROTOCOL in handshake.subprotocols and "session_id" not in handshake.query:
             return Accepted(NativeDialogue(self._native), SUBPROTOCOL)
-        return Accepted(OpenEnvDialogue(self._host, handshake))
+        return Accepted(OpenEnvDialogue(self._host, handshake, self._max_message_bytes))
 
 
 class OpenEnvDialogue:
     """One connection of the OpenEnv protocol."""
 
-    def __init__(self, host: SessionHost, handshake: Handshake) -> None:
+    def __init__(self, host: SessionHost, handshake: Handshake, max_message_bytes: int) -> None:
         self._host = host
+        self._max_message_bytes = max_message_bytes
         self._wait_s = _seconds(handshake.headers.get(WAIT_HEADER))
         self._session_id = handshake.query.get("session_id")
         self._messages: deque[str | bytes] = deque()
@@ -134,7 +136,8 @@ class OpenEnvDialogue:
         try:
             yield session
         finally:
-            self._host.release(self._session_id)
+            with anyio.CancelScope(shield=True):
+                await self._host.let_go(self._session_id)
 
     async def _answer_all(self, session: HostedSession, channel: Channel) -> None:
         session.watch_end(lambda: self._session_ended(session, channel))
@@ -146,7 +149,11 @@ class OpenEnvDialogue:
             frame = await self.answer(session, message)
             if frame is None:
                 return
+            if len(frame) > self._max_message_bytes:
+                frame = too_long(len(frame), self._max_message_bytes).encode()
             channel.send(frame, text=True)
+            if session.is_over:
+                return
             if not self._writing.is_open:
                 await self._caught_up()
 

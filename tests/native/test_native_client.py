@@ -294,3 +294,26 @@ def test_blocking_clients_share_a_connection_too(serve: Callable[..., str]) -> N
         assert first.step({"text": "a"}).observation["text"] == "a"
         assert second.step({"text": "b"}).observation["text"] == "b"
         assert _connection(first.async_client) is _connection(second.async_client)
+
+
+async def test_the_openenv_wire_has_the_same_limits_with_the_same_words(serve: Callable[..., str]) -> None:
+    url = serve(max_message_bytes=10_000)
+    async with GenericEnvClient(url, wire="openenv", max_message_size_mb=0.01) as env:
+        with pytest.raises(ActionValidationError, match="and a message may have 10485"):
+            await env.step({"text": "x" * 20_000})
+        with pytest.raises(EnvironmentExecutionError, match="carried out, but its result cannot be sent"):
+            await env.step({"size": 20_000})
+        assert (await env.step({"text": "short"})).observation["count"] == 2
+
+
+async def test_a_deadline_of_the_servers_own_is_told_as_one_on_both_wires(
+    serve: Callable[..., str], tables: list[Any]
+) -> None:
+    url = serve(step_timeout_s=0.1)
+    for wire in ("native", "openenv"):
+        async with GenericEnvClient(url, wire=wire) as env:  # type: ignore[arg-type]
+            with pytest.raises(DeadlineExceededError, match="deadline"):
+                await env.step({"waits": True})
+            with pytest.raises(SessionLostError):
+                await env.step({"text": "more"})
+    assert [table.cancelled for table in tables] == [1, 1]

@@ -92,7 +92,7 @@ def connection(serve: Callable[..., Any]) -> Iterator[Any]:
         ("none", "step of Troubled returned a NoneType, not an Observation"),
         (
             "object",
-            "The step was taken, but its result cannot be sent as JSON: observation.pixels: an object of type object",
+            "The step was taken, but its result cannot be sent: observation.pixels: an object of type object",
         ),
     ],
 )
