@@ -246,6 +246,14 @@ class SessionHost:
             self.nursery.start(hosted.close)
         self._sweeper.plan()
 
+    async def let_go(self, session_id: str) -> None:
+        """Like `release`; and where the session was to end with its connection, wait for its end."""
+        hosted = self.sessions.get(session_id)
+        is_to_end = self.sessions.takes_wish_to_close(session_id)
+        self.release(session_id)
+        if hosted is not None and is_to_end:
+            await hosted.close()
+
     async def close(self, session_id: str, *, when_released: bool = False) -> bool:
         """End a session, at once or after its running call. Returns whether it has ended.
 

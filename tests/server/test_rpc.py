@@ -362,6 +362,16 @@ def test_a_bare_socket_without_a_free_slot_is_refused(serve: Callable[..., Any],
     assert closed.value.rcvd.code == 1000
 
 
+def test_a_response_that_is_too_long_is_said_under_the_requests_id(serve: Callable[..., Any], ask: Ask) -> None:
+    settings = AppSettings(max_message_bytes=2048)
+    connection = serve(create_app(Counter, CallToolAction, CallToolObservation, settings=settings)).socket("/mcp")
+    request = _request("tools/call", 8, name="greet", arguments={"name": "x" * 1500})
+    error = json.loads(ask(connection, json.dumps(request)))
+    assert (error["id"], error["error"]["code"]) == (8, -32603)
+    assert "2048" in error["error"]["message"]
+    assert json.loads(ask(connection, json.dumps(_request("tools/call", name="counter"))))["result"]
+
+
 class Plain(Environment[Action, Observation, State]):
     def reset(self, seed: int | None = None, episode_id: str | None = None) -> Observation:
         return Observation()
