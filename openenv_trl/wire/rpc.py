@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 RpcId = str | int | None
 
-_LONGEST_REASON = 4_000  # characters: what is wrong with a request may be as long as the request
+_MOST_ERRORS = 20  # told of one request: what is wrong with it may be longer than the request
+_LONGEST_REASON = 4_000  # characters
 
 NO_MCP_TEXT = "Environment does not support MCP"
 """What a server answers to a tool request where its environment has no tools."""
@@ -58,8 +62,13 @@ def parse_rpc(data: dict[str, Any]) -> RpcRequest | dict[str, Any]:
     except ValidationError as error:
         sent = data.get("id")
         known = sent if isinstance(sent, str | int) and not isinstance(sent, bool) else None
-        return rpc_error(known, RpcErrorCode.INVALID_REQUEST, f"Invalid request: {str(error)[:_LONGEST_REASON]}")
+        return rpc_error(known, RpcErrorCode.INVALID_REQUEST, f"Invalid request: {_reason(error)}")
     return RpcRequest(request.method, request.params, request.id)
+
+
+def _reason(error: ValidationError) -> str:
+    count = error.error_count()
+    return str(error)[:_LONGEST_REASON] if count <= _MOST_ERRORS else f"{count} validation errors"
 
 
 def rpc_request(request_id: RpcId, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:

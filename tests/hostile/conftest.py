@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("hostile_process")
 
-from hostile_process import LIMIT, ServerProcess
+from hostile_process import LIMIT, ServerProcess  # noqa: E402 - found by the path above
 
 SETTINGS = {
     "OPENENV_TRL_MAX_MESSAGE_BYTES": str(LIMIT),
