@@ -209,6 +209,14 @@ def test_sessions_without_an_episode_do_not_hold_it_up(start: Callable[..., Serv
         assert server.end()[0] == 0
 
 
+def test_a_signal_that_comes_while_the_second_worker_starts_is_not_lost(start: Callable[..., Server]) -> None:
+    for _ in range(3):
+        server = start("--workers", "2", drain_s=3600)
+        assert server.get("/health")[0] == 200  # of whichever worker is up first
+        server.signal()
+        assert server.end()[0] == 0
+
+
 def test_a_client_that_leaves_lets_it_end(start: Callable[..., Server]) -> None:
     server = start(drain_s=3600)
     with server.session() as session:
