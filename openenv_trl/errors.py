@@ -73,7 +73,9 @@ class SessionCapacityError(OpenEnvError):
 
     retryable = True
 
-    def __init__(self, active_sessions: int, max_sessions: int, message: str | None = None) -> None:
+    def __init__(
+        self, active_sessions: int, max_sessions: int, message: str | None = None, *, draining: bool = False
+    ) -> None:
         super().__init__(
             message
             or f"Server at capacity: {active_sessions}/{max_sessions} sessions active. "
@@ -82,6 +84,8 @@ class SessionCapacityError(OpenEnvError):
         )
         self.active_sessions = active_sessions
         self.max_sessions = max_sessions
+        self.draining = draining
+        """Whether the server takes no new sessions at all: it is shutting down."""
 
 
 class SessionLostError(OpenEnvError, ConnectionError):

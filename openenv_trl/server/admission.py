@@ -106,4 +106,4 @@ class Admission:
 
     def _refusal(self, text: str | None) -> SessionCapacityError:
         status = self._ledger.status
-        return SessionCapacityError(status.active_sessions, status.max_sessions, text)
+        return SessionCapacityError(status.active_sessions, status.max_sessions, text, draining=self._closed)

@@ -76,11 +76,11 @@ def fault_of(error: Exception) -> Fault:
         return Fault(str(error), WSErrorCode.VALIDATION_ERROR.value, {"errors": error.errors})
     if isinstance(error, SessionCapacityError):
         active, most = error.active_sessions, error.max_sessions
-        return Fault(
-            f"Server at capacity: {active}/{most} sessions active. Cannot accept new connections.",
-            WSErrorCode.CAPACITY_REACHED.value,
-            {"active_sessions": active, "max_sessions": most},
-        )
+        details: dict[str, Any] = {"active_sessions": active, "max_sessions": most}
+        if error.draining:
+            return Fault(str(error), WSErrorCode.CAPACITY_REACHED.value, {**details, "reason": "draining"})
+        text = f"Server at capacity: {active}/{most} sessions active. Cannot accept new connections."
+        return Fault(text, WSErrorCode.CAPACITY_REACHED.value, details)
     if isinstance(error, EnvironmentFactoryError):
         return Fault(str(error), WSErrorCode.FACTORY_ERROR.value, {"factory_name": error.factory_name})
     reason = _reason_of(error)
@@ -138,4 +138,6 @@ def _capacity_error(fault: Fault) -> SessionCapacityError:
     if not isinstance(active, int) or not isinstance(most, int):
         found = re.search(r"(\d+)/(\d+)", fault.message)
         active, most = (int(found[1]), int(found[2])) if found else (0, 0)
+    if fault.details.get("reason") == "draining":
+        return SessionCapacityError(active, most, fault.message, draining=True)
     return SessionCapacityError(active, most)

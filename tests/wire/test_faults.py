@@ -138,3 +138,12 @@ def test_a_long_input_is_not_sent_back_with_each_error(long: Any) -> None:
     errors = _errors_of({"first": long})
     assert [each["input"] for each in errors] == ["(left out: it is long)"] * 2
     assert _errors_of({"first": ["short"]})[0]["input"] == ["short"]
+
+
+def test_a_server_that_shuts_down_says_so_to_whoever_wants_a_session() -> None:
+    error = SessionCapacityError(1, 4, "The server is shutting down and takes no new sessions.", draining=True)
+    fault = fault_of(error)
+    assert (fault.code, fault.details["reason"]) == ("CAPACITY_REACHED", "draining")
+    told = error_of(fault, phase="connect")
+    assert isinstance(told, SessionCapacityError)
+    assert (told.draining, str(told)) == (True, str(error))
