@@ -8,7 +8,7 @@ While nobody knows yet, the clients of a server wait for the first one's answer.
 from __future__ import annotations
 
 import asyncio
-import weakref
+import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -127,11 +127,18 @@ class _Peer:
             self._native = None
 
 
-_peers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, _Peer]] = weakref.WeakKeyDictionary()
+_peers: dict[asyncio.AbstractEventLoop, dict[Any, _Peer]] = {}
+# A connection that outlived its loop is let go while Python is still whole: the end of its socket wants to warn.
+atexit.register(_peers.clear)
 
 
 def _peer(address: ServerAddress, settings: SocketSettings) -> _Peer:
-    known = _peers.setdefault(asyncio.get_running_loop(), {})
+    loop = asyncio.get_running_loop()
+    known = _peers.get(loop)
+    if known is None:
+        for ended in [each for each in _peers if each.is_closed()]:
+            del _peers[ended]
+        known = _peers[loop] = {}
     headers = tuple(sorted((settings.headers or {}).items()))
     key = (address.websocket_url, headers, replace(settings, headers=None))
     peer = known.get(key)
