@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import ormsgpack
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from openenv_trl.errors import ProtocolError
+from openenv_trl.wire.json_values import replacement
+from openenv_trl.wire.slow_json import key_text, write_slowly
 
 ARRAY = 1
 """Extension type of arrays: one byte with the length of a header, the header ``<dtype>|<shape>`` in ASCII (such as
@@ -42,7 +44,7 @@ def pack(value: Any) -> bytes:
     except TypeError as error:
         cause = error.__cause__
         if isinstance(cause, TypeError):
-            raise TypeError(str(cause)) from None
+            raise TypeError(_with_place(value) or str(cause)) from None
         # What is left are keys that are not strings, and lone surrogates: rewritten as the JSON codec would.
         return _pack_slowly(value)
 
@@ -87,7 +89,16 @@ def _pack_slowly(value: Any) -> bytes:
     try:
         return ormsgpack.packb(_with_string_keys(value, 0), _express, _OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
     except TypeError as error:
-        raise TypeError(str(error.__cause__ or error)) from None
+        raise TypeError(_with_place(value) or str(error.__cause__ or error)) from None
+
+
+def _with_place(value: Any) -> str | None:
+    """What the JSON codec says of the value, which tells where in it the trouble is; None where it has none with it."""
+    try:
+        write_slowly(value, "")
+    except TypeError as error:
+        return re.sub(r"^\[3\]", "result", str(error))  # the fourth item of a frame is what its call brought
+    return None
 
 
 def _with_string_keys(value: Any, depth: int) -> Any:
@@ -95,17 +106,10 @@ def _with_string_keys(value: Any, depth: int) -> Any:
         raise TypeError("nested more than 200 levels deep, or containing itself")
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
-        return {_key(key): _with_string_keys(item, depth + 1) for key, item in mapping.items()}
+        return {key_text(key): _with_string_keys(item, depth + 1) for key, item in mapping.items()}
     if isinstance(value, list | tuple):
         return [_with_string_keys(item, depth + 1) for item in cast("list[Any]", value)]
     return value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return str(key)
-    ((text, _),) = cast("dict[str, Any]", to_jsonable_python({key: None})).items()
-    return text
 
 
 def _express(value: Any) -> Any:
@@ -115,29 +119,16 @@ def _express(value: Any) -> Any:
     if isinstance(value, memoryview):
         return value.tobytes()
     numpy = sys.modules.get("numpy")  # a value of numpy's has imported it
-    if numpy is not None:
-        if isinstance(value, numpy.ndarray):
-            return _express_array(value)
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)) and value.dtype.kind in _NUMBERS:
         if isinstance(value, numpy.generic):
             return _express_scalar(value)
-    if hasattr(value, "detach") and hasattr(value, "tolist"):  # a tensor
-        return value.tolist()
-    try:
-        return to_jsonable_python(value, inf_nan_mode="constants", fallback=_as_list)
-    except (PydanticSerializationError, ValueError) as error:
-        raise TypeError(str(error)) from None
-
-
-def _as_list(value: Any) -> Any:
-    as_list = getattr(value, "tolist", None)
-    if as_list is None:
-        raise TypeError(f"Unable to serialize unknown type: {type(value)}")
-    return as_list()
+        if not isinstance(value, numpy.ma.MaskedArray):
+            return _express_array(value)
+    # All else as on the OpenEnv wire, but for what lies in it: its bytes and arrays are asked for in their turn.
+    return _with_string_keys(replacement(value), 0)
 
 
 def _express_array(array: Any) -> Any:
-    if array.dtype.kind not in _NUMBERS:
-        return array.tolist()
     shape = ",".join(map(str, array.shape))
     header = f"{array.dtype.str}|{shape}".encode()
     return ormsgpack.Ext(ARRAY, bytes((len(header),)) + header + array.tobytes())

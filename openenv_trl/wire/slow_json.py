@@ -68,7 +68,7 @@ def _write(value: Any, at: str, around: tuple[int, ...]) -> bytes:
 def _object(value: dict[Any, Any], at: str, around: tuple[int, ...]) -> bytes:
     named: dict[str, Any] = {}
     for key, item in value.items():
-        name = key if type(key) is str else str(key) if type(key) is int and -_WORD < key < _WORD else _name(key, at)
+        name = key if type(key) is str else str(key) if type(key) is int and -_WORD < key < _WORD else key_text(key, at)
         if name in named:
             raise TypeError(_placed(at, f"two keys of this dict are both {_shown(name)} in JSON, whose keys are text"))
         named[name] = item
@@ -79,8 +79,12 @@ def _object(value: dict[Any, Any], at: str, around: tuple[int, ...]) -> bytes:
         return b"{%b}" % b",".join(items)
 
 
-def _name(key: Any, at: str) -> str:
-    """A dict's key as text, as pydantic writes it."""
+def key_text(key: Any, at: str = "") -> str:
+    """Return a dict's key as text, as pydantic writes it.
+
+    Raises:
+        TypeError: It has no text.
+    """
     if isinstance(key, Enum):
         key = key.value
     if isinstance(key, str):

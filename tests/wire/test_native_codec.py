@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import math
 from datetime import datetime, timezone
@@ -160,3 +161,35 @@ def test_no_bytes_make_anything_but_a_value_or_a_protocol_error(data: bytes) -> 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
 def test_an_array_can_be_joined_of_packed_items(count: int) -> None:
     assert unpack(array_header(count) + pack(3) * count) == [3] * count
+
+
+@dataclasses.dataclass
+class Hand:
+    raw: bytes = b"\xff"
+    seen: Any = None
+
+
+def test_what_lies_in_other_values_keeps_its_form() -> None:
+    back = unpack(pack({"hand": Hand(seen=[{1: np.arange(2)}, {"b", "a"}, math.nan])}))["hand"]
+    assert back["raw"] == b"\xff"
+    assert back["seen"][0]["1"].tolist() == [0, 1]
+    assert back["seen"][1] == ["a", "b"]
+    assert math.isnan(back["seen"][2])
+
+
+def test_masked_arrays_hide_what_they_mask() -> None:
+    assert unpack(pack(np.ma.array([1, 2], mask=[False, True]))) == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"board": [1, object()]}, r"result\.board\[1\]: an object of type object"),
+        ({"board": {1: object()}}, r'result\.board\["1"\]: an object of type object'),
+        ({"board": np.array([None])}, r"result\.board: a numpy array of objects"),
+    ],
+    ids=["list", "keys", "array"],
+)
+def test_what_cannot_be_expressed_is_refused_with_its_place(value: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"^{words}"):
+        pack([16, 1, 2, value, None, False])
