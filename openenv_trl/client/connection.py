@@ -6,7 +6,6 @@ timed out, or was cancelled) ends the session; a session that has ended never ta
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Any
 
@@ -15,6 +14,7 @@ import anyio
 from openenv_trl.client.address import ServerAddress
 from openenv_trl.client.session import ClientSession, ClientState
 from openenv_trl.client.transport import Socket, SocketClosed, SocketSettings, open_socket
+from openenv_trl.client.turn import Turn
 from openenv_trl.errors import (
     ActionValidationError,
     ConfigurationError,
@@ -58,7 +58,7 @@ class Connection:
         self._session = ClientSession(address.base_url)
         self._socket: Socket | None = None
         self._unused = socket
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
 
     @property
     def state(self) -> ClientState:
@@ -73,9 +73,13 @@ class Connection:
 
     async def open(self) -> None:
         """Open the session; nothing where it is open. See `EnvClient.connect`."""
-        async with self._turn:
+        if not self._turn.take():
+            await self._turn.wait()
+        try:
             if self._session.state is not ClientState.OPEN:
                 await self._open()
+        finally:
+            self._turn.pass_on()
 
     async def call(
         self, phase: str, kind: RequestType, data: dict[str, Any] | None = None, timeout_s: float | None = None
@@ -87,7 +91,9 @@ class Connection:
         """
         message = _encode(phase, kind, data, self._settings.max_message_bytes)
         limit_s = self._message_timeout_s if timeout_s is None else timeout_s
-        async with self._turn:
+        if not self._turn.take():
+            await self._turn.wait()
+        try:
             if self._session.state is ClientState.NEW:
                 await self._open()
             self._session.begin(phase)
@@ -109,6 +115,8 @@ class Connection:
             finally:
                 deadline.lift()
             return self._take(answer, phase, kind, socket)
+        finally:
+            self._turn.pass_on()
 
     async def close(self) -> None:
         """End the session. See `EnvClient.close`."""

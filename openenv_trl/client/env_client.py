@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -333,10 +333,10 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         if self._blocking is not None:
             self._blocking.close()
 
-    async def _call(
+    def _call(
         self, phase: str, kind: RequestType, data: dict[str, Any] | None = None, timeout_s: float | None = None
-    ) -> Reply:
-        return await self._session.call(phase, kind, data, timeout_s)
+    ) -> Awaitable[Reply]:
+        return self._session.call(phase, kind, data, timeout_s)
 
     async def _new_link(self, address: ServerAddress, wait_s: float) -> Link:
         return await choose_link(

@@ -61,13 +61,19 @@ class HeldSession:
         """Return one like this on the same server, which is not its own to stop."""
         return HeldSession(self.address, self._new_link, wait_for_slot_s=self._wait_for_slot_s)
 
-    async def call(
+    def call(
         self, phase: str, kind: RequestType, data: dict[str, Any] | None = None, timeout_s: float | None = None
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         """Send a request and return its reply, opening the session first where that was not done yet."""
         link = self._link
         if link is None or self._loop is not asyncio.get_running_loop():
-            link = await self.opened(phase)
+            return self._open_and_call(phase, kind, data, timeout_s)
+        return link.call(phase, kind, data, timeout_s)
+
+    async def _open_and_call(
+        self, phase: str, kind: RequestType, data: dict[str, Any] | None, timeout_s: float | None
+    ) -> Reply:
+        link = await self.opened(phase)
         return await link.call(phase, kind, data, timeout_s)
 
     async def opened(self, phase: str) -> Link:

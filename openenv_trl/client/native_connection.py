@@ -69,7 +69,8 @@ class NativeConnection:
         self._closing = False
         self._gone = anyio.Event()
         self._repair: asyncio.Task[None] | None = None
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """Where its socket lives."""
 
     @property
     def is_usable(self) -> bool:
@@ -142,10 +143,13 @@ class NativeConnection:
 
     def put(self, frame: bytes) -> None:
         """Send a frame, together with others of the same moment."""
+        if len(self._links) == 1:
+            self._send_now(frame)  # there are no others
+            return
         self._out.append(frame)
         if not self._flush_comes:
             self._flush_comes = True
-            self._loop.call_soon(self._flush)
+            self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_comes = False
@@ -197,7 +201,7 @@ class NativeConnection:
             self._gone.set()
         elif how in _MENDED and self._resume_s > 0 and self._links:
             # It belongs to no one call, and lives as long as the connection does: no task group could hold it.
-            self._repair = self._loop.create_task(self._make_again())
+            self._repair = self.loop.create_task(self._make_again())
         else:
             self._end(how)
 

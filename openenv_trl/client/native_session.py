@@ -11,6 +11,7 @@ import anyio
 from openenv_trl.client.connection import refusal
 from openenv_trl.client.native_connection import NativeConnection
 from openenv_trl.client.session import ClientSession, ClientState
+from openenv_trl.client.turn import Turn
 from openenv_trl.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
@@ -80,7 +81,7 @@ class NativeLink:
         self._token = ""
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
         self.session_id: str | None = None
 
     @property
@@ -96,9 +97,13 @@ class NativeLink:
 
     async def open(self) -> None:
         """Open the session; nothing where it is open. See `EnvClient.connect`."""
-        async with self._turn:
+        if not self._turn.take():
+            await self._turn.wait()
+        try:
             if self._session.state is not ClientState.OPEN:
                 await self._open()
+        finally:
+            self._turn.pass_on()
 
     async def call(
         self, phase: str, kind: RequestType, data: dict[str, Any] | None = None, timeout_s: float | None = None
@@ -109,7 +114,9 @@ class NativeLink:
             OpenEnvError: The server answered with a fault, or not at all; each case has its own type.
         """
         turn = self._turn
-        async with turn:
+        if not turn.take():
+            await turn.wait()
+        try:
             if self._session.state is ClientState.NEW:
                 await self._open()
             limit_s = self._message_timeout_s if timeout_s is None else timeout_s
@@ -117,8 +124,9 @@ class NativeLink:
             frame = self._encoded(phase, _KIND[kind], body, limit_s)
             self._session.begin(phase)
             self._call += 1
-            items = await self._exchange(phase, frame, limit_s)
-            return self._replied(phase, items)
+            return self._replied(phase, await self._exchange(phase, frame, limit_s))
+        finally:
+            turn.pass_on()
 
     async def close(self) -> None:
         """End the session. See `EnvClient.close`."""
@@ -208,7 +216,7 @@ class NativeLink:
         connection = self._connection
         if connection is None:
             raise SessionLostError(f"The session on {self._url} is gone.", phase=phase)
-        loop = asyncio.get_running_loop()
+        loop = connection.loop
         reply = self._reply = loop.create_future()
         self._frame = frame
         connection.put(frame)

@@ -26,7 +26,7 @@ from openenv_trl.server.tool_rpc import answer_rpc
 from openenv_trl.types import Observation
 from openenv_trl.wire import native_frames as frames
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
-from openenv_trl.wire.native_codec import pack
+from openenv_trl.wire.native_codec import array_header, pack
 from openenv_trl.wire.native_frames import NativeRequest
 
 logger = logging.getLogger("openenv_trl.server")
@@ -309,6 +309,9 @@ class NativeDialogue:
 
     def put(self, frame: bytes) -> None:
         """Send a frame, together with others of the same moment."""
+        if len(self._sessions) == 1 and self._channel is not None and not self._out:
+            self._channel.send(array_header(1) + frame, text=False)  # there are no others
+            return
         self._out.append(frame)
         if not self._flush_comes:
             self._flush_comes = True
