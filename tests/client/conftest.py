@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_sockets
 
+from openenv_trl.client import EnvClient
 from openenv_trl.environment import Environment, tool
 from openenv_trl.server import create_app
 from openenv_trl.server.serving import ServerSettings, uvicorn_config
@@ -41,6 +42,15 @@ def serve() -> Iterator[Callable[[Any], str]]:
             return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
         yield start
+
+
+@pytest.fixture(params=["auto", "openenv"])
+def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have every client that is not told otherwise speak this wire; our servers speak both."""
+    defaults = EnvClient.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "wire", request.param)
+    return request.param
 
 
 @pytest.fixture

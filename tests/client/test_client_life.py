@@ -22,7 +22,7 @@ from openenv_trl.errors import (
 )
 from openenv_trl.types import StepResult
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("wire")]
 Scripted = Callable[..., str]
 
 FULL = '{"type":"error","data":{"message":"Server at capacity: 1/1 sessions active.","code":"CAPACITY_REACHED"}}'

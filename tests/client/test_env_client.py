@@ -22,7 +22,7 @@ from openenv_trl.errors import (
 from openenv_trl.server import create_app
 from openenv_trl.types import Action, Observation, State, StepResult
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("wire")]
 
 
 class Text(Action):

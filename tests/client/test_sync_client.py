@@ -11,6 +11,8 @@ import pytest
 from openenv_trl.client import GenericEnvClient, SyncEnvClient
 from openenv_trl.errors import ActionValidationError, DeadlineExceededError, SessionLostError
 
+pytestmark = pytest.mark.usefixtures("wire")
+
 
 def test_an_episode(parrot: str) -> None:
     with GenericEnvClient(parrot).sync() as env:

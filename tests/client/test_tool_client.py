@@ -22,7 +22,7 @@ from openenv_trl.server import create_app
 from openenv_trl.types import Action, CallToolAction, ListToolsAction, Observation, State
 from openenv_trl.wire.tools import CallToolObservation, ListToolsObservation
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("wire")]
 
 
 class Ready(Observation):
