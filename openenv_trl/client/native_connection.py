@@ -45,7 +45,7 @@ class NativeConnection:
         self,
         url: str,
         settings: SocketSettings,
-        reopen: Callable[[Callable[[bytes, bool], None], Callable[[str], None], Any], Awaitable[MessageSocket]],
+        reopen: Callable[[Callable[[bytes, bool], None], Callable[[str], None], int | None], Awaitable[MessageSocket]],
         over: Callable[[NativeConnection], None],
     ) -> None:
         self.url = url
@@ -59,7 +59,11 @@ class NativeConnection:
         self._socket: MessageSocket | None = None
         self._server_bytes: int | None = None
         self._resume_s = 0.0
-        self._worker: Any = None
+        self._greeted = anyio.Event()
+        self.worker: int | None = None
+        """Which of the server's processes it leads to; None where there is only one, or it has not said so yet."""
+        self.workers = 1
+        """How many processes the server has."""
         self._links: dict[int, NativeLink] = {}
         self._next_number = 0
         self._out: list[bytes] = []
@@ -96,6 +100,10 @@ class NativeConnection:
             self._received(message, False)
         if ended is not None:
             self._closed(ended)
+
+    async def greeted(self) -> None:
+        """Wait until the server has said what it is, or the connection has ended."""
+        await self._greeted.wait()
 
     def join(self, link: NativeLink) -> int:
         """Give a session its number.
@@ -186,7 +194,10 @@ class NativeConnection:
             self._server_bytes = greeting.max_message_bytes
             resume_s = greeting.details.get("resume_s")
             self._resume_s = float(resume_s) if isinstance(resume_s, int | float) else 0.0
-            self._worker = greeting.details.get("worker")
+            worker, workers = greeting.details.get("worker"), greeting.details.get("workers")
+            self.worker = worker if isinstance(worker, int) else None
+            self.workers = workers if isinstance(workers, int) and self.worker is not None else 1
+            self._greeted.set()
             return
         items = frames.check_reply(frame)
         link = self._links.get(items[1])
@@ -198,6 +209,7 @@ class NativeConnection:
     def _closed(self, how: str) -> None:
         if self._ended or self._closing:
             self._ended = True
+            self._greeted.set()
             self._gone.set()
         elif how in _MENDED and self._resume_s > 0 and self._links:
             # It belongs to no one call, and lives as long as the connection does: no task group could hold it.
@@ -209,6 +221,7 @@ class NativeConnection:
         if self._ended:
             return
         self._ended, self._how = True, how
+        self._greeted.set()
         self._over(self)
         for link in list(self._links.values()):
             link.lost(how)
@@ -234,7 +247,7 @@ class NativeConnection:
     async def _take_up(self) -> None:
         early: list[bytes] = []
         ended: list[str] = []
-        socket = await self._reopen(lambda message, _text: early.append(message), ended.append, self._worker)
+        socket = await self._reopen(lambda message, _text: early.append(message), ended.append, self.worker)
         if socket.subprotocol != frames.SUBPROTOCOL:
             socket.abandon()
             raise ConnectionFailedError(f"{self.url} does not speak the native wire any more.", phase="connect")

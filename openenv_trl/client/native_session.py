@@ -138,6 +138,8 @@ class NativeLink:
         self._fail(SessionLostError(f"The session on {self._url} was closed by its client.", phase="close"))
         with anyio.CancelScope(shield=True):
             if state in (ClientState.OPEN, ClientState.BUSY) and connection.is_open:
+                if state is ClientState.BUSY:  # in another task, which has heard of the end by now
+                    connection.put(frames.encode_request(frames.CANCEL, self._number, self._call))
                 with anyio.move_on_after(_CLOSE_S):
                     reply = self._reply = asyncio.get_running_loop().create_future()
                     self._call += 1

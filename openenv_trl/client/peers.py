@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import anyio
+
 from openenv_trl.client.address import ServerAddress, with_query
 from openenv_trl.client.connection import Connection
 from openenv_trl.client.message_socket import MessageSocket, SocketSettings
@@ -72,59 +74,85 @@ async def choose_link(address: ServerAddress, settings: LinkSettings) -> Link:
 
 
 class _Peer:
-    """One server, as one event loop's clients with the same settings reach it."""
+    """One server, as one event loop's clients with the same settings reach it.
+
+    A server of several processes gets a connection to each: its sessions are spread over them.
+    """
 
     def __init__(self, address: ServerAddress, settings: SocketSettings) -> None:
         self._address = address
         self._settings = settings
-        self._native: NativeConnection | None = None
+        self._natives: list[NativeConnection] = []
         self._speaks_openenv = False
-        self._first = asyncio.Lock()
+        self._opening = asyncio.Lock()
 
     async def reach(self, settings: SocketSettings) -> NativeConnection | Socket:
-        """Return the shared connection; or, of a server without the native wire, a socket of the caller's own."""
-        if self._native is None and not self._speaks_openenv:
-            async with self._first:
-                if self._native is None and not self._speaks_openenv:
-                    return await self._open(settings)
-        return self._native or await self._open(settings)
+        """Return a shared connection; or, of a server without the native wire, a socket of the caller's own."""
+        if self._natives and not self._missing_workers():
+            return self._emptiest()
+        if self._speaks_openenv:
+            return await self._open(settings)
+        async with self._opening:
+            if not self._natives:
+                return await self._open(settings)
+            for worker in self._missing_workers():
+                try:
+                    await self._open(self._settings, worker)
+                except ConnectionFailedError:
+                    if not self._natives:
+                        raise
+                    break  # that process is not there now; the others are
+            if self._natives:
+                return self._emptiest()
+        return await self.reach(settings)
 
     async def native(self) -> NativeConnection:
-        """Return the shared connection of a server that speaks the native wire."""
+        """Return a shared connection of a server that speaks the native wire."""
         reached = await self.reach(self._settings)
         if isinstance(reached, NativeConnection):
             return reached
         reached.abort()
-        raise ConnectionFailedError(
-            f"{self._address.base_url} does not speak the native wire any more.", phase="connect"
-        )
+        text = f"{self._address.base_url} does not speak the native wire any more."
+        raise ConnectionFailedError(text, phase="connect")
 
-    async def _open(self, settings: SocketSettings) -> NativeConnection | Socket:
+    def _emptiest(self) -> NativeConnection:
+        return min(self._natives, key=lambda native: native.sessions)
+
+    def _missing_workers(self) -> list[int]:
+        workers = self._natives[0].workers
+        if len(self._natives) >= workers:
+            return []
+        reached = {native.worker for native in self._natives}
+        return [worker for worker in range(workers) if worker not in reached]
+
+    async def _open(self, settings: SocketSettings, worker: int | None = None) -> NativeConnection | Socket:
         awaited = AwaitedSocket()
         offering = replace(settings, subprotocols=(frames.SUBPROTOCOL,))
-        socket = await open_message_socket(self._address, offering, awaited.take, awaited.end)
+        socket = await open_message_socket(self._address_of(worker), offering, awaited.take, awaited.end)
         awaited.carry(socket)
         if socket.subprotocol != frames.SUBPROTOCOL:
             self._speaks_openenv = True
             return awaited
         self._speaks_openenv = False
-        if self._native is not None:
-            socket.abandon()
-            return self._native
-        native = self._native = NativeConnection(self._address.base_url, self._settings, self._reopen, self._over)
+        native = NativeConnection(self._address.base_url, self._settings, self._reopen, self._over)
+        self._natives.append(native)
         native.adopt(socket, *awaited.hand_over())
+        with anyio.move_on_after(settings.connect_timeout_s):
+            await native.greeted()
         return native  # which may have ended already
 
     async def _reopen(
-        self, on_message: Callable[[bytes, bool], None], on_closed: Callable[[str], None], worker: Any
+        self, on_message: Callable[[bytes, bool], None], on_closed: Callable[[str], None], worker: int | None
     ) -> MessageSocket:
-        address = self._address if worker is None else with_query(self._address, "worker", str(worker))
         offering = replace(self._settings, subprotocols=(frames.SUBPROTOCOL,))
-        return await open_message_socket(address, offering, on_message, on_closed)
+        return await open_message_socket(self._address_of(worker), offering, on_message, on_closed)
+
+    def _address_of(self, worker: int | None) -> ServerAddress:
+        return self._address if worker is None else with_query(self._address, "worker", str(worker))
 
     def _over(self, connection: NativeConnection) -> None:
-        if self._native is connection:
-            self._native = None
+        if connection in self._natives:
+            self._natives.remove(connection)
 
 
 _peers: dict[asyncio.AbstractEventLoop, dict[Any, _Peer]] = {}

@@ -62,6 +62,7 @@ class SessionHost:
         metrics: What is counted.
         nursery: Tasks that outlive the connection that began them.
         worker: Which of several server processes this is; None where it is the only one.
+        workers: How many there are.
         new_session_id: Makes the id of a session; that of one worker among several tells which.
         starting: Whether what the first session needs is still being made ready.
         draining: Whether new sessions are refused because the server is going to stop.
@@ -91,6 +92,7 @@ class SessionHost:
         self.nursery = Nursery()
         self.sessions = SessionRegistry()
         self.worker: int | None = None
+        self.workers = 1
         self.new_session_id: Callable[[], str] = _new_session_id
         self.starting = False
         self.draining = False

@@ -58,10 +58,13 @@ class NativeDialogue:
     def opened(self, channel: Channel) -> None:
         """See `Consumer`."""
         self._channel = channel
-        settings = self._all.settings
         self.put(
             frames.encode_greeting(
-                self._max_bytes, resume_s=settings.resume_timeout_s, worker=self._host.worker, software="openenv-trl"
+                self._max_bytes,
+                resume_s=self._all.settings.resume_timeout_s,
+                worker=self._host.worker,
+                workers=self._host.workers,
+                software="openenv-trl",
             )
         )
 

@@ -317,3 +317,19 @@ async def test_a_deadline_of_the_servers_own_is_told_as_one_on_both_wires(
             with pytest.raises(SessionLostError):
                 await env.step({"text": "more"})
     assert [table.cancelled for table in tables] == [1, 1]
+
+
+async def test_closing_a_client_ends_the_step_that_it_waits_for(serve: Callable[..., str], tables: list[Any]) -> None:
+    env = await GenericEnvClient(serve(most=1)).connect()
+    async with anyio.create_task_group() as tasks:
+
+        async def step() -> None:
+            with pytest.raises(SessionLostError):
+                await env.step({"waits": True})
+
+        tasks.start_soon(step)
+        assert await asyncio.to_thread(tables[0].waiting.wait, 20)
+        with anyio.fail_after(4):
+            await env.close()
+    assert tables[0].cancelled == 1
+    assert tables[0].closed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -124,6 +125,17 @@ async def test_a_session_of_the_native_wire_is_taken_up_again_in_its_worker(road
             result = await env.step({"tool_name": "add", "arguments": {"amount": 1}})
             assert result.observation["result"]["data"] == number
             road.cut()
+
+
+async def test_the_sessions_of_one_client_are_spread_over_the_workers(port: int) -> None:
+    clients = [GenericEnvClient(f"http://127.0.0.1:{port}", wire="native") for _ in range(10)]
+    await asyncio.gather(*(client.connect() for client in clients))
+    links: list[Any] = [client._session._link for client in clients]
+    workers = [link._connection.worker for link in links]
+    assert sorted(workers) == [0] * 5 + [1] * 5
+    assert len({id(link._connection) for link in links}) == 2
+    await asyncio.gather(*(client.reset() for client in clients))
+    await asyncio.gather(*(client.close() for client in clients))
 
 
 async def test_an_agents_session_is_found_from_every_connection(port: int) -> None:

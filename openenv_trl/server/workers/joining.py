@@ -59,7 +59,7 @@ def join_workers(app: FastAPI, host: SessionHost, longest_body: int) -> None:
     if isinstance(host.ledger, SharedLedger):
         host.ledger.count_waiting = lambda: host.metrics.waiting
     affinity = affinity_of(place)
-    host.worker = place.index
+    host.worker, host.workers = place.index, place.count
     host.new_session_id = affinity.new_session_id
     install_affinity(app, affinity, longest_body)
 
