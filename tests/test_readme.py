@@ -14,7 +14,7 @@ from openenv_trl.training.tiny_policy import make_tiny_policy
 from openenv_trl.types import Tool
 
 ROOT = Path(__file__).parents[1]
-TRAIN, ENVIRONMENT = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+TRAIN, CONNECT, ENVIRONMENT = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
 
 ON_A_CPU = (
     "args=GRPOConfig(output_dir=OUTPUT, max_steps=1, use_cpu=True, bf16=False, gradient_checkpointing=False, "
@@ -45,6 +45,12 @@ def test_the_example_of_training_is_fifteen_lines_and_trains(tmp_path: Path) -> 
         names["rollout"].close()
     assert names["trainer"].state.global_step == 1
     assert "reward" in names["trainer"].state.log_history[0]
+
+
+def test_the_example_of_a_client_plays_a_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProcessProvider(str(ROOT / "environments" / "blackjack_env")) as servers:
+        exec(compile(CONNECT.replace("http://localhost:8000", servers.base_urls[0]), "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip().endswith("True")
 
 
 def test_the_example_of_an_environment_keeps_every_promise(environment: Any) -> None:
