@@ -22,6 +22,7 @@ from openenv_trl.errors import SessionCapacityError, SessionLostError, SessionSt
 from openenv_trl.server.admission import Admission
 from openenv_trl.server.builder import EnvironmentBuilder
 from openenv_trl.server.capacity import ServerCapacityStatus, SlotLedger
+from openenv_trl.server.departed import Departed
 from openenv_trl.server.dropped_arguments import DroppedArguments
 from openenv_trl.server.execution import Executor
 from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind
@@ -42,8 +43,6 @@ logger = logging.getLogger("openenv_trl.server")
 
 _LINGER_S = 1.0  # of a drained session after its episode, for its client to read the state and to close
 _SHUTDOWN_S = 5.0  # for calls that were stopped to end, before the server does
-COMES_BACK_S = 2.0
-"""Seconds in which a client whose connection broke comes back. Then others may have its slot, if none is free."""
 
 
 class SessionHost:
@@ -102,7 +101,7 @@ class SessionHost:
         self._sweeper = Sweeper(self._reaper, self._resting_since, self._reap)
         self._temporary: anyio.CapacityLimiter | None = None
         self._no_sessions: anyio.Event | None = None
-        self._broken: dict[str, float] = {}  # sessions whose connection broke, and when: the first is the oldest
+        self._departed = Departed()
         self._metadata: EnvironmentMetadata | None = None
         self.warn_of_dropped = DroppedArguments().warn
 
@@ -226,7 +225,7 @@ class SessionHost:
             text = f"Session {session_id} already has an attached WebSocket"
             raise SessionStateError(text, session_id=session_id)
         self._reaper.hold(session_id)
-        self._broken.pop(session_id, None)
+        self._departed.remove(session_id)
         return hosted
 
     def release(self, session_id: str, *, timeout_s: float | None = None, broke: bool = False) -> None:
@@ -242,7 +241,7 @@ class SessionHost:
         if hosted is None:
             return
         if broke:
-            self._broken[session_id] = time.monotonic()
+            self._departed.add(session_id, time.monotonic())
         self._reaper.release(session_id, time.monotonic(), timeout_s)
         if self.sessions.takes_wish_to_close(session_id):
             self.nursery.start(hosted.close)
@@ -319,7 +318,7 @@ class SessionHost:
         if not self.sessions.remove(session_id):
             return  # a temporary one
         self._reaper.forget(session_id)
-        self._broken.pop(session_id, None)
+        self._departed.remove(session_id)
         end = hosted.session.end or SessionEnd.CLOSED
         if end is SessionEnd.OPEN_FAILED:
             self.metrics.session_refused("factory")
@@ -354,19 +353,20 @@ class SessionHost:
 
     async def _make_room(self, wait_s: float) -> None:
         """Where no slot is free, end the session whose client has been gone the longest, if it is not coming back."""
-        if not self._broken or not self.status.is_at_capacity:
+        if not len(self._departed) or not self.status.is_at_capacity:
             return
-        now = time.monotonic()
-        for session_id, since in self._broken.items():
-            hosted = self.sessions.get(session_id)
-            if hosted is None or not hosted.session.is_resting:
-                continue
-            gone_s = now - since
-            if gone_s >= COMES_BACK_S:
-                await hosted.lose(SessionEnd.DETACHED, "its client was gone, and another wanted its slot")
-            elif wait_s > 0:
-                self.nursery.start(self._make_room_later, COMES_BACK_S - gone_s)
+        found = self._departed.gives_way(time.monotonic(), self._rests)
+        if found is None:
             return
+        session_id, in_s = found
+        if in_s <= 0:
+            await self.sessions.find(session_id).lose(SessionEnd.DETACHED, "its client was gone, and another came")
+        elif wait_s > 0:
+            self.nursery.start(self._make_room_later, in_s)
+
+    def _rests(self, session_id: str) -> bool:
+        hosted = self.sessions.get(session_id)
+        return hosted is not None and hosted.session.is_resting
 
     async def _make_room_later(self, seconds: float) -> None:
         await anyio.sleep(seconds)

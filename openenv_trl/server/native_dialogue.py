@@ -26,6 +26,7 @@ from openenv_trl.server.tool_rpc import answer_rpc
 from openenv_trl.types import Observation
 from openenv_trl.wire import native_frames as frames
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
+from openenv_trl.wire.model_values import dump_model
 from openenv_trl.wire.native_codec import array_header, pack
 from openenv_trl.wire.native_frames import NativeRequest
 
@@ -215,20 +216,9 @@ class NativeDialogue:
 
     def _observation(self, request: NativeRequest, observation: Observation) -> bytes:
         try:
-            shown = observation.__pydantic_serializer__.to_python(observation, exclude=_MOVED_OUT)
-            return self._fitting(
-                request,
-                pack(
-                    [
-                        frames.OBSERVATION,
-                        request.session,
-                        request.call,
-                        shown,
-                        observation.reward,
-                        observation.done,
-                    ]
-                ),
-            )
+            shown = dump_model(observation, exclude=_MOVED_OUT, at="observation")
+            frame = [frames.OBSERVATION, request.session, request.call, shown, observation.reward, observation.done]
+            return self._fitting(request, pack(frame))
         except Exception as error:  # boundary: pydantic serializers are the environment author's code
             what = "step was taken" if request.kind == frames.STEP else "reset was done"
             return frames.encode_error(request.session, request.call, unsendable(what, error))

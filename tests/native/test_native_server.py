@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from openenv_trl.server import host
+from openenv_trl.server import departed
 
 pytestmark = pytest.mark.anyio
 
@@ -189,7 +189,7 @@ async def test_a_client_that_is_gone_keeps_no_slot_from_others(
     monkeypatch: pytest.MonkeyPatch,
     wait_ms: int,
 ) -> None:
-    monkeypatch.setattr(host, "COMES_BACK_S", 0.0 if wait_ms == 0 else 0.3)
+    monkeypatch.setattr(departed, "COMES_BACK_S", 0.0 if wait_ms == 0 else 0.3)
     url = serve(most=1, resume_timeout_s=3600)
     before = await peer(url)
     await before.open()
