@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -136,19 +137,24 @@ class NativeLink:
         if connection is None:
             return
         self._fail(SessionLostError(f"The session on {self._url} was closed by its client.", phase="close"))
-        with anyio.CancelScope(shield=True):
+        try:
             if state in (ClientState.OPEN, ClientState.BUSY) and connection.is_open:
                 if state is ClientState.BUSY:  # in another task, which has heard of the end by now
                     connection.put(frames.encode_request(frames.CANCEL, self._number, self._call))
-                with anyio.move_on_after(_CLOSE_S):
-                    reply = self._reply = asyncio.get_running_loop().create_future()
-                    self._call += 1
-                    self._frame = frames.encode_request(frames.CLOSE, self._number, self._call)
-                    connection.put(self._frame)
-                    await reply
+                await self._closed_by(connection)
+        finally:  # also where the caller was cancelled: the request is on its way
             self._end_call()
             self._stop_timer()
             await connection.leave(self._number)
+
+    async def _closed_by(self, connection: NativeConnection) -> None:
+        reply = self._reply = connection.loop.create_future()
+        self._call += 1
+        self._frame = frames.encode_request(frames.CLOSE, self._number, self._call)
+        connection.put(self._frame)
+        self._watch(connection.loop, _CLOSE_S)
+        with contextlib.suppress(DeadlineExceededError, SessionLostError):
+            await reply
 
     # ------------------------------------------------------------------ what the connection calls
 
@@ -202,6 +208,7 @@ class NativeLink:
             if items[0] == frames.ERROR:
                 raise error_of(frames.parse_error(items), phase="connect")
             if items[0] != frames.OPENED or not isinstance(items[3], dict):
+                self._end_on_server(connection)
                 raise ProtocolError(f"The server answered connect with a frame of kind {items[0]}.", phase="connect")
             opened = cast("dict[str, Any]", items[3])
             self.session_id, self._token = str(opened.get("session_id")), str(opened.get("token"))
@@ -226,11 +233,11 @@ class NativeLink:
         try:
             return await reply
         except asyncio.CancelledError:
-            connection.put(frames.encode_request(frames.CANCEL, self._number, self._call))
+            self._end_on_server(connection)
             self._give_up(f"its {phase} was cancelled")
             raise
         except DeadlineExceededError:
-            connection.put(frames.encode_request(frames.CANCEL, self._number, self._call))
+            self._end_on_server(connection)
             self._give_up(f"no reply to its {phase} came within {limit_s:g} s")
             text = f"No reply to {phase} from {self._url} within {limit_s:g} s; the session is lost."
             if phase == "connect":
@@ -256,10 +263,17 @@ class NativeLink:
             raise error
         reply_type: ReplyType = "state" if kind == frames.STATE_REPLY else "mcp"
         if kind not in (frames.STATE_REPLY, frames.RPC_REPLY) or not isinstance(items[3], dict):
+            if self._connection is not None:
+                self._end_on_server(self._connection)
             self._give_up(f"the server's answer to its {phase} is not of the protocol")
             raise ProtocolError(f"The server answered {phase} with a frame of kind {kind}.", phase=phase)
         self._session.replied()
         return Reply(reply_type, cast("dict[str, Any]", items[3]))
+
+    def _end_on_server(self, connection: NativeConnection) -> None:
+        # Both: the call may be running, or over already with its reply on its way. Nobody here waits for the answers.
+        connection.put(frames.encode_request(frames.CANCEL, self._number, self._call))
+        connection.put(frames.encode_request(frames.CLOSE, self._number, self._call + 1))
 
     def _give_up(self, how: str) -> None:
         """The session is over, by this side or the other; its connection goes on for the others."""
