@@ -216,11 +216,14 @@ class SessionHost:
 
         Raises:
             SessionNotFoundError: There is no such session.
-            SessionStateError: It is still being opened, or another connection holds it.
+            SessionStateError: It is still being opened or being closed, or another connection holds it.
         """
         hosted = self.sessions.find(session_id)
         if hosted.session.state is SessionState.OPENING:
             raise SessionStateError(f"Session {session_id} is still initializing", session_id=session_id)
+        if hosted.session.state is SessionState.CLOSING:
+            text = f"Session {session_id} is closing"
+            raise hosted.session.lost("connect") or SessionStateError(text, session_id=session_id)
         if self._reaper.is_held(session_id):
             text = f"Session {session_id} already has an attached WebSocket"
             raise SessionStateError(text, session_id=session_id)

@@ -45,6 +45,11 @@ class HostedSession(SessionLife):
             self._watchers = []
         self._watchers.append(callback)
 
+    def watch_end_no_more(self, callback: Callable[[], None]) -> None:
+        """Forget a callback of `watch_end`: whoever gave it has left the session before its end."""
+        if self._watchers is not None and callback in self._watchers:
+            self._watchers.remove(callback)
+
     @property
     def host(self) -> SessionHost:
         """Whose session it is."""

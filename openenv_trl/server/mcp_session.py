@@ -107,12 +107,14 @@ class AgentSession:
 
     async def run(self) -> None:
         """Serve the session until it ends, whoever ends it; then close what is its own."""
-        self._hosted.watch_end(self._scope.cancel)
+        cancel = self._scope.cancel
+        self._hosted.watch_end(cancel)
         try:
             if not self._hosted.is_over:
                 with self._scope:
                     await self._connection.run(self._connected)
         finally:
+            self._hosted.watch_end_no_more(cancel)
             self._connected.set()
             with anyio.CancelScope(shield=True):
                 if self._is_own:

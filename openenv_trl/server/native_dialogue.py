@@ -122,7 +122,8 @@ class NativeDialogue:
 
     def drop(self, session: NativeSession) -> None:
         """Another connection has taken the session up."""
-        self._sessions.pop(session.number, None)
+        if self._sessions.get(session.number) is session:
+            del self._sessions[session.number]
 
     def _take(self, request: NativeRequest) -> None:
         kind, number = request.kind, request.session
@@ -247,12 +248,12 @@ class NativeDialogue:
             self.put(frames.encode_error(request.session, request.call, fault_of(error)))
         finally:
             self._opening.pop(request.session, None)
+        if hosted is not None and (scope.cancel_called or self._channel is None):
+            await hosted.close()  # it was built before it could be stopped
+            hosted = None
         if hosted is None:
             if scope.cancel_called:
                 self.put(_cancelled(request))
-            return
-        if self._channel is None:
-            await hosted.close()
             return
         session = NativeSession(request.session, hosted, self, request.call)
         self._sessions[request.session] = session
@@ -273,7 +274,11 @@ class NativeDialogue:
                 tasks.start_soon(session.hosted.close)
 
     def _resume(self, request: NativeRequest) -> None:
-        body = cast("dict[str, Any]", request.body)
+        number, body = request.session, cast("dict[str, Any]", request.body)
+        mine = self._sessions.get(number)
+        if number in self._opening or (mine is not None and mine.hosted.session_id != body.get("session_id")):
+            self._refuse(request, f"session number {number} is in use on this connection")
+            return
         session_id, token = str(body.get("session_id", "")), str(body.get("token", ""))
         try:
             session = self._all.take_up(session_id, token, request.session, self)

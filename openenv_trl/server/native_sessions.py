@@ -86,4 +86,5 @@ class NativeSessions:
         elif before is not dialogue:
             before.drop(session)  # its client noticed before this server did that the old connection is dead
         session.dialogue = dialogue
+        self.host.metrics.session_resumed()
         return session

@@ -36,10 +36,11 @@ class Reaped:
 class _Tenant:
     """What is known of one session: who holds it, and when it is looked at again."""
 
-    __slots__ = ("detached_at", "held", "look_at", "timeout_s", "until")
+    __slots__ = ("detached_at", "held", "is_reaped", "look_at", "timeout_s", "until")
 
     def __init__(self, now: float, timeout_s: float) -> None:
         self.held = False
+        self.is_reaped = False
         self.detached_at = now
         self.timeout_s = timeout_s
         self.until = math.inf
@@ -105,7 +106,7 @@ class Reaper:
             heapq.heapify(self._schedule)
 
     def sweep(self, now: float, resting_since: Callable[[str], float | None]) -> list[Reaped]:
-        """Return the sessions to end now; each is told of once and then forgotten.
+        """Return the sessions to end now; each is told of once.
 
         Args:
             now: The time.
@@ -126,7 +127,7 @@ class Reaper:
             if due > now:
                 self._look(session_id, tenant, due)
                 continue
-            del self._tenants[session_id]
+            tenant.is_reaped = True  # and known until it has ended: its connection may come and go meanwhile
             reaped.append(self._end(session_id, tenant, now, since))
         return reaped
 
@@ -148,6 +149,6 @@ class Reaper:
         return Reaped(session_id, SessionEnd.DETACHED, text)
 
     def _look(self, session_id: str, tenant: _Tenant, at: float) -> None:
-        if at < tenant.look_at:
+        if at < tenant.look_at and not tenant.is_reaped:
             tenant.look_at = at
             heapq.heappush(self._schedule, (at, session_id))

@@ -293,6 +293,7 @@ class SessionLife:
             self._release(self.session.abandon(end, because))
 
     def _orphan_closed(self) -> None:
+        self._host.metrics.late_reply()
         self.session.finish(monotonic())
         self.session.closed()
         self._environment = None
@@ -381,7 +382,8 @@ class SessionLife:
             self._turns.pass_on()
         if self.on_end is not None:
             self.on_end()
-        for each in self._watchers or ():
+        watchers, self._watchers = self._watchers, None
+        for each in watchers or ():
             each()
 
     def about(self, call: str = "") -> dict[str, str]:

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 
@@ -140,7 +141,14 @@ class OpenEnvDialogue:
                 await self._host.let_go(self._session_id)
 
     async def _answer_all(self, session: HostedSession, channel: Channel) -> None:
-        session.watch_end(lambda: self._session_ended(session, channel))
+        tell = partial(self._session_ended, session, channel)
+        session.watch_end(tell)
+        try:
+            await self._answer_each(session, channel)
+        finally:
+            session.watch_end_no_more(tell)
+
+    async def _answer_each(self, session: HostedSession, channel: Channel) -> None:
         while True:
             message = self._messages.popleft() if self._messages else await self._next()
             if self._reading_paused and len(self._messages) < _PIPELINED_MESSAGES // 2:
@@ -160,7 +168,7 @@ class OpenEnvDialogue:
     def _session_ended(self, session: HostedSession, channel: Channel) -> None:
         """The server ended the session by itself: its client learns that at once, and why."""
         end, lost = session.session.end, session.session.lost("")
-        if end in _CODES and lost is not None:
+        if end is not None and end in _CODES and lost is not None:
             channel.close(_CODES[end], str(lost))
             if self._scope is not None:
                 self._scope.cancel()

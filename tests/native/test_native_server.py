@@ -322,3 +322,20 @@ async def test_a_client_that_does_not_read_is_not_read_either(
         pass
     assert sent < 300
     assert tables[0].steps < 300
+
+
+async def test_a_resume_under_a_number_that_is_in_use_is_refused_and_takes_no_session_away(
+    serve: Callable[..., str], peer: Callable[..., Any], tables: list[Any]
+) -> None:
+    url = serve()
+    first, second = await peer(url), await peer(url)
+    taken = await first.open()
+    own = await second.open()
+    refused = await second.ask(8, 1, 1, taken)
+    assert refused[0] == 21
+    assert "in use" in refused[3]
+    assert (await first.ask(3, 1, 2, {"text": "a"}))[:3] == [16, 1, 2]
+    assert (await second.ask(3, 1, 2, {"text": "b"}))[:3] == [16, 1, 2]
+    assert await second.ask(8, 1, 3, own) == [19, 1, 3, own]
+    assert (await second.ask(6, 1, 4)) == [20, 1, 4]
+    assert [table.closed for table in tables] == [False, True]

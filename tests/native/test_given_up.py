@@ -1,0 +1,53 @@
+"""What a client gives up ends on the server too, whatever the moment: no slot is kept by a session that nobody has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from openenv_trl.client import GenericEnvClient
+
+pytestmark = pytest.mark.anyio
+
+
+async def _until_active(url: str, sessions: int) -> None:
+    async with httpx.AsyncClient() as http:
+        async with asyncio.timeout(10):
+            while (await http.get(url + "/capacity")).json()["active_sessions"] != sessions:
+                await asyncio.sleep(0.02)
+
+
+async def test_a_call_that_is_cancelled_when_its_reply_is_on_its_way(serve: Callable[..., str]) -> None:
+    url = serve()
+    async with GenericEnvClient(url) as other:
+        await other.reset()
+        client = GenericEnvClient(url)
+        await client.reset()
+        step = asyncio.create_task(client.step({"text": "a"}))
+        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 0.3
+        while loop.time() < until:  # the reply comes, and is not read
+            pass
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        await _until_active(url, 1)
+        await other.step({"text": "b"})
+
+
+async def test_an_opening_that_is_cancelled_when_its_reply_is_on_its_way(serve: Callable[..., str]) -> None:
+    url = serve()
+    async with GenericEnvClient(url) as other:
+        await other.reset()
+        client = GenericEnvClient(url)
+        opening = asyncio.create_task(client.connect())
+        await _until_active(url, 2)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await client.close()
+        await _until_active(url, 1)
+        await other.step({"text": "b"})
