@@ -51,9 +51,9 @@ def work(way: socket.socket, lifeline: Connection, factory: EnvironmentFactory, 
         hooks = hooks_of(type(environment))
         introduction = Introduction(hooks, environment.offered_tools(), _methods(type(environment)))
     except BaseException as error:  # boundary: a constructor may raise anything
-        way.sendall(pack(Raised.of(error)))
+        _send(way, pack(Raised.of(error)))
         return
-    way.sendall(pack(Returned(introduction)))
+    _send(way, pack(Returned(introduction)))
     if hooks.async_reset or hooks.async_step or hooks.async_tools or hooks.tool_calls_are_steps:
         anyio.run(_serve_on_loop, way, environment)
     else:
@@ -66,7 +66,7 @@ def _serve(way: socket.socket, environment: AnyEnvironment) -> None:
             reply: Returned | Raised = Returned(_function(environment, call)())
         except BaseException as error:  # boundary: an environment may raise anything
             reply = Raised.of(error)
-        way.sendall(_packed(reply, call))
+        _send(way, _packed(reply, call))
 
 
 async def _serve_on_loop(way: socket.socket, environment: AnyEnvironment) -> None:
@@ -81,7 +81,14 @@ async def _serve_on_loop(way: socket.socket, environment: AnyEnvironment) -> Non
             reply: Returned | Raised = Returned(await value if inspect.isawaitable(value) else value)
         except Exception as error:  # boundary: an environment may raise anything
             reply = Raised.of(error)
-        way.sendall(_packed(reply, call))
+        _send(way, _packed(reply, call))
+
+
+def _send(way: socket.socket, message: bytes) -> None:
+    try:
+        way.sendall(message)
+    except (BrokenPipeError, ConnectionResetError):  # the server has given this process up, and is about to kill it
+        os.killpg(0, signal.SIGKILL)
 
 
 def _function(environment: AnyEnvironment, call: Call) -> Callable[[], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import anyio
 import httpx
 import pytest
 
@@ -15,9 +16,9 @@ pytestmark = pytest.mark.anyio
 
 async def _until_active(url: str, sessions: int) -> None:
     async with httpx.AsyncClient() as http:
-        async with asyncio.timeout(10):
-            while (await http.get(url + "/capacity")).json()["active_sessions"] != sessions:
-                await asyncio.sleep(0.02)
+        with anyio.fail_after(10):
+            while (await http.get(url + "/capacity")).json()["active_sessions"] != sessions:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
 
 
 async def test_a_call_that_is_cancelled_when_its_reply_is_on_its_way(serve: Callable[..., str]) -> None:

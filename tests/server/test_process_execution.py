@@ -30,8 +30,10 @@ from openenv_trl.server import create_app, process_environment
 from openenv_trl.server.capacity import CapacityLedger
 from openenv_trl.server.execution import WorkerThreads
 from openenv_trl.server.host import SessionHost
+from openenv_trl.server.process_launcher import ProcessLauncher
 from openenv_trl.server.session import SessionEnd
 from openenv_trl.server.settings import AppSettings, Execution
+from openenv_trl.types import ServerMode
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +155,13 @@ async def test_a_process_that_ends_in_a_call_is_told_with_its_exit_code(environm
         assert host.status.active_sessions == 0
         with pytest.raises(SessionLostError, match="exit code 3"):
             await hosted.step({})
+
+
+def test_a_process_that_was_given_up_while_it_built_its_environment_ends_quietly(environments: Any) -> None:
+    process = ProcessLauncher(environments.Worker).start(ServerMode.SIMULATION)
+    process.way.close()
+    assert process.exit_code(30) == -signal.SIGKILL
+    process.forget()
 
 
 async def test_a_process_that_dies_between_two_calls_is_noticed_at_once(environments: Any) -> None:
