@@ -163,10 +163,10 @@ def targets_in(tables: dict[str, Table]) -> list[Target]:
             ),
             *(
                 (f"steps/s, {whose}, {count}, ratio to the public pair", ratio(table, row, base, steps), aim)
-                # Of the public server a client written in C gets 1.1 to 1.4 times as much: no client can have more.
                 for whose, row, aim in (
                     ("the public client on our server", "public_client_on_our_server_sync", ">= 1.5"),
                     ("our client on the public server", "our_client_on_public_server_sync", ">= 1"),
+                    ("our client on the public server", "our_client_on_public_server_sync", ">= 1.5"),
                 )
                 for count, table in (("1 session", one), ("64 sessions", many), ("1,024 sessions", most))
             ),
@@ -198,7 +198,11 @@ def targets_in(tables: dict[str, Table]) -> list[Target]:
     )
 
 
-WHY: dict[str, str] = {}
+_PUBLIC_SERVER = "The public server is what is waited for: a load generator in C gets 1.1 to 1.4 times its own client's steps out of it."
+WHY: dict[str, str] = {
+    f"steps/s, our client on the public server, {count}, ratio to the public pair": _PUBLIC_SERVER
+    for count in ("1 session", "64 sessions", "1,024 sessions")
+}
 
 
 if __name__ == "__main__":
