@@ -255,4 +255,4 @@ def _how(transport: WSTransport) -> str:
         return "the connection broke while it was closing"
     code = received.code.value
     text = _CODES.get(code, f"the server closed it with code {code}")
-    return f"{text} ({received.reason})" if received.reason else text
+    return f"{text} ({received.reason})" if received.reason and received.reason not in text else text

@@ -215,6 +215,7 @@ class NativeLink:
             self._session.connected()
         except BaseException:
             self._session.connect_failed()
+            self._stop_timer()
             self._connection = None
             if connection is not None:
                 with anyio.CancelScope(shield=True):

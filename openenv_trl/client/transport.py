@@ -165,7 +165,7 @@ class AwaitedSocket:
     def end(self, how: str) -> None:
         """Take the socket's end."""
         self._ended = how
-        self._deadline.lift()
+        self._deadline.stop()
         self._end.set_result(None)
         if self._receiver is not None and not self._receiver.done():
             self._receiver.set_exception(SocketClosed(how))
@@ -193,6 +193,13 @@ class _LazyDeadline:
 
     def lift(self) -> None:
         self._at = None
+
+    def stop(self) -> None:
+        """There will be no other: the timer would keep the socket alive until it fires."""
+        self._at = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _fire(self) -> None:
         self._timer = None

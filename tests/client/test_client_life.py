@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from websockets.sync.server import ServerConnection
 
 from openenv_trl.client import EnvClient, GenericEnvClient, SyncEnvClient
+from openenv_trl.client.native_session import NativeLink
+from openenv_trl.client.transport import AwaitedSocket
 from openenv_trl.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -374,3 +377,18 @@ def test_a_mode_that_there_is_not_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OPENENV_CLIENT_MODE", "training")
     with pytest.raises(ConfigurationError, match="OPENENV_CLIENT_MODE"):
         GenericEnvClient("http://h:1")
+
+
+async def test_a_session_that_ended_is_kept_by_nothing(parrot: str) -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(type(each) in (AwaitedSocket, NativeLink) for each in gc.get_objects())
+
+    before = kept()
+    for _ in range(3):
+        client = GenericEnvClient(parrot, message_timeout_s=600)
+        await client.reset()
+        await client.close()
+        del client
+    await asyncio.sleep(0)
+    assert kept() <= before  # also not by a timer of its calls, which would fire only after ten minutes
