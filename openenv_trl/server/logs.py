@@ -71,3 +71,11 @@ def configure_logging(level: str, log_format: LogFormat = "text") -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if log_format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.getLogger("uvicorn.access").addFilter(_without_query)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    # Of a request's line: (client, method, path, version, status). Some put a token into the query.
+    if isinstance(record.args, tuple):
+        record.args = tuple(each.partition("?")[0] if isinstance(each, str) else each for each in record.args)
+    return True

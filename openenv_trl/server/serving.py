@@ -28,6 +28,10 @@ from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger("openenv_trl.server")
 
+# At "info" uvicorn tells of every connection; a trainer opens thousands. At "debug" and "trace" it writes the heads of
+# requests and what sockets carry, and tokens with them.
+_UVICORNS_LEVEL = {"info": "warning", "debug": "info", "trace": "info"}
+
 _JOIN_S = 0.5  # for idle threads to end by themselves
 
 
@@ -94,8 +98,7 @@ def uvicorn_config(app: Callable[..., Any], settings: ServerSettings) -> uvicorn
         host=settings.host,
         port=settings.port,
         log_config=None,
-        # At "info" uvicorn tells of every connection; a trainer opens thousands.
-        log_level="warning" if settings.log_level == "info" else settings.log_level,
+        log_level=_UVICORNS_LEVEL.get(settings.log_level, settings.log_level),
         access_log=settings.log_level == "debug",
         http=GuardedHttpProtocol,
         ws=_socket_protocol(settings),

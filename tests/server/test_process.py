@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 import textwrap
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 SERVER = [sys.executable, "-m", "openenv_trl.server"]
@@ -211,3 +214,36 @@ def test_a_number_of_sessions_that_the_application_reads_is_not_warned_of(
         ask(connection, '{"type":"reset"}')
         _, _, err = server.stop()
     assert "has no effect" not in err
+
+
+def test_no_token_is_in_the_log_at_any_level(package: Path, tmp_path: Path) -> None:
+    token, listening = "trainer-secret-0123456789", socket.create_server(("127.0.0.1", 0))
+    port, log = listening.getsockname()[1], tmp_path / "log"
+    command = [*SERVER, str(package), "--fd", str(listening.fileno()), "--log-level", "debug"]
+    environment = {**os.environ, "OPENENV_TRL_TOKEN": token}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, pass_fds=[listening.fileno()], env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    listening.close()
+    try:
+        head = {"Authorization": f"Bearer {token}"}
+        with connect(f"ws://127.0.0.1:{port}/ws", additional_headers=head, open_timeout=60) as opened:
+            opened.send(json.dumps({"type": "state"}))
+            opened.recv(timeout=60)
+        for path, headers in (("/mcp", head), ("/nowhere", head), ("/ws", {"Authorization": f"Bearer {token}x"})):
+            with (
+                contextlib.suppress(InvalidStatus),
+                connect(f"ws://127.0.0.1:{port}{path}", additional_headers=headers),
+            ):
+                pass
+        for query, headers in (("", head), (f"?token={token}", {})):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/state{query}", headers=headers)
+            with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=60):
+                pass
+    finally:
+        process.terminate()
+        process.wait(30)
+    written = log.read_text()
+    assert "/state" in written
+    assert token not in written
