@@ -198,7 +198,10 @@ def targets_in(tables: dict[str, Table]) -> list[Target]:
     )
 
 
-_PUBLIC_SERVER = "The public server is what is waited for: a load generator in C gets 1.1 to 1.4 times its own client's steps out of it."
+_PUBLIC_SERVER = (
+    "The public server is what is waited for: a load generator in C gets 1.1 to 1.4 times as many steps out of it as "
+    "its own client does."
+)
 WHY: dict[str, str] = {
     f"steps/s, our client on the public server, {count}, ratio to the public pair": _PUBLIC_SERVER
     for count in ("1 session", "64 sessions", "1,024 sessions")
