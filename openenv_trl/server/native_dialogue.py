@@ -187,9 +187,10 @@ class NativeDialogue:
                 elif session.reply is None and request.call == session.call:  # else it was cancelled in the queue
                     session.started = True
                     reply = await self._answer(session, request)
-                    session.reply = reply
-                    if session.dialogue is not None:
-                        session.dialogue.put(reply)
+                    if session.reply is None:  # else the session ended under the call, and the client was told
+                        session.reply = reply
+                        if session.dialogue is not None:
+                            session.dialogue.put(reply)
             if self._channel is None or len(self._idle) >= _IDLE_WORKERS:
                 return
             idle = self._loop.create_future()

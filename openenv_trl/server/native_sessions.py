@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from openenv_trl.errors import SessionNotFoundError
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.wire import native_frames as frames
+from openenv_trl.wire.faults import fault_of
 from openenv_trl.wire.native_codec import pack
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class NativeSessions:
         self._by_id.pop(session.hosted.session_id, None)
         dialogue = session.dialogue
         if dialogue is not None:
+            failure = session.hosted.interruption
+            if failure is not None and session.reply is None:  # its call may go on for long
+                session.reply = frames.encode_error(session.number, session.call, fault_of(failure))
+                dialogue.put(session.reply)
             dialogue.drop(session)
             if session.closing:
                 dialogue.put(pack([frames.CLOSED, session.number, session.closing]))

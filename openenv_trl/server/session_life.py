@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("openenv_trl.server")
 
 _AGAIN_S = 5.0  # before a hook that goes on after it was cancelled is cancelled again
+_CANCELLATIONS = 2  # of a hook; then its slot is free without it
 _CLOSE_GRACE_S = 30.0  # for an environment's close, before its slot is free without it
 
 # Looked up at each call; an enum's members cost more where they stand.
@@ -143,6 +144,11 @@ class SessionLife:
         if call:
             self._stop_call(SessionEnd.CANCELLED, f"its {call} was cancelled by its client")
 
+    @property
+    def interruption(self) -> OpenEnvError | None:
+        """What the caller of a call that was stopped is told; None where none was."""
+        return self._interruption[2] if self._interruption is not None else None
+
     async def stop(self, end: SessionEnd, because: str) -> None:
         """Like `lose`, without waiting for a call that runs: it is stopped."""
         if self.session.call:
@@ -204,7 +210,7 @@ class SessionLife:
                 raise
             raise shown from (None if self._interruption else error)
         finally:
-            self._task = None
+            task, self._task = self._task, None
             if self._alarm is not None:
                 self._alarm.clear()
             now = monotonic()
@@ -215,6 +221,8 @@ class SessionLife:
                     await self._carry_out(decision)
                 elif done and host.draining:
                     host.dismiss(self)
+            elif task is not None and session.state is SessionState.ABANDONED:  # it has ended at last
+                await self._carry_out(session.finish(now))
             if self._turns:
                 self._turns.pass_on()
 
@@ -250,7 +258,9 @@ class SessionLife:
 
     def _deadline_passed(self) -> None:
         if self._interruption is not None:
-            if self._task is not None:
+            if self._cancellations >= _CANCELLATIONS:
+                self._leave_running(*self._interruption[:2])
+            elif self._task is not None:
                 self._cancel(self._task)  # its hook kept the last cancellation to itself
             return
         call = self.session.call
@@ -275,6 +285,13 @@ class SessionLife:
         self._cancellations += 1
         task.cancel()
         self._set_deadline(monotonic() + _AGAIN_S)
+
+    def _leave_running(self, end: SessionEnd, because: str) -> None:
+        call = self.session.call
+        self._host.metrics.call_abandoned()
+        text = "Session %s: the %s of %s goes on though it was cancelled: it must not catch CancelledError"
+        logger.warning(text, self.session_id, call, self._name, extra=self.about(call))
+        self._release(self.session.abandon(end, because))
 
     def _leave_behind(self, call: ThreadCall[Any], end: SessionEnd, because: str) -> None:
         loop = get_running_loop()

@@ -29,6 +29,7 @@ from openenv_trl.types import Action, Observation, State
 class Move(Action):
     text: str = ""
     waits: bool = False
+    deaf: bool = False
     raises: bool = False
     screen: bool = False
     data: bytes = b""
@@ -75,11 +76,13 @@ class Table(Environment[Move, Seen, State]):
             gate = asyncio.Event()
             self.let_go = _call(asyncio.get_running_loop().call_soon_threadsafe, gate.set)
             self.waiting.set()
-            try:
-                await gate.wait()
-            except asyncio.CancelledError:
-                self.cancelled += 1
-                raise
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    self.cancelled += 1
+                    if not action.deaf:
+                        raise
         screen = np.full((210, 160, 3), 7, dtype=np.uint8) if action.screen else None
         text = "x" * action.size if action.size else action.text
         return Seen(text=text, count=self.steps, reward=0.5, screen=screen, data=action.data, metadata={"k": 1})

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import msgpack
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from openenv_trl.server import departed
+from openenv_trl.server import departed, session_life
 
 pytestmark = pytest.mark.anyio
 
@@ -339,3 +340,20 @@ async def test_a_resume_under_a_number_that_is_in_use_is_refused_and_takes_no_se
     assert await second.ask(8, 1, 3, own) == [19, 1, 3, own]
     assert (await second.ask(6, 1, 4)) == [20, 1, 4]
     assert [table.closed for table in tables] == [False, True]
+
+
+async def test_a_step_that_never_heeds_its_cancellation_is_answered_all_the_same(
+    serve: Callable[..., str], peer: Callable[..., Any], tables: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_life, "_AGAIN_S", 0.02)
+    wire = await peer(serve(most=1))
+    await wire.open()
+    answer = await wire.ask(3, 1, 2, {"waits": True, "deaf": True}, 50)
+    assert answer[:3] == [21, 1, 2]
+    assert answer[5]["reason"] == "deadline"
+    await wire.open(2)
+    tables[0].let_go()
+    assert (await wire.ask(3, 2, 2, {"text": "a"}))[:3] == [16, 2, 2]
+    with anyio.fail_after(20):
+        while not tables[0].closed:  # noqa: ASYNC110 - what is waited for happens in a thread
+            await anyio.sleep(0.01)

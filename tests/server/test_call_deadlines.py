@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from openenv_trl.server import session_life
 from openenv_trl.server.capacity import CapacityLedger
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.host import SessionHost
-from openenv_trl.server.session import SessionEnd
+from openenv_trl.server.session import SessionEnd, SessionState
 from openenv_trl.server.settings import AppSettings
 from openenv_trl.types import Action, Observation, State
 
@@ -155,6 +156,43 @@ async def test_a_hook_that_ignores_its_cancellation_is_cancelled_again(monkeypat
         task = asyncio.current_task()
         assert task is not None
         assert getattr(task, "cancelling", int)() == 0
+
+
+class Deaf(Blocking):
+    may_end: anyio.Event
+
+    async def step_async(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
+        while not self.may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.may_end.wait()
+        self.calls.append("step")
+        return Observation()
+
+
+async def test_a_hook_that_never_heeds_its_cancellation_keeps_no_slot(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session_life, "_AGAIN_S", 0.02)
+    Deaf.may_end = anyio.Event()
+    host = _host(Deaf)
+    async with host.running(), anyio.create_task_group() as tasks:
+        hosted = await host.open()
+
+        async def step() -> None:
+            with pytest.raises(DeadlineExceededError):
+                await hosted.step({}, deadline_s=0.02)
+
+        tasks.start_soon(step)
+        await _until(lambda: hosted.is_over)
+        assert host.status.active_sessions == 0
+        assert isinstance(hosted.interruption, DeadlineExceededError)
+        assert "must not catch CancelledError" in caplog.text
+        await host.close((await host.open()).session_id)
+        Blocking.calls.clear()
+        Deaf.may_end.set()
+        await _until(lambda: "close" in Blocking.calls)
+        assert Blocking.calls == ["step", "close"]
+        assert hosted.session.state is SessionState.CLOSED
 
 
 @pytest.mark.parametrize("call", ["reset", "step", "state", "tool"])
