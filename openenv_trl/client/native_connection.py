@@ -135,7 +135,11 @@ class NativeConnection:
     def forget(self, number: int) -> None:
         """A session is over without a word to the server. The last one closes the connection."""
         self._links.pop(number, None)
-        if not self._links and self.is_usable and self._repair is None:
+        if self._repair is None:
+            self._close_unless_used()
+
+    def _close_unless_used(self) -> None:
+        if not self._links and self.is_usable:
             self._closing = True
             self._over(self)
             if self._socket is not None:
@@ -259,5 +263,6 @@ class NativeConnection:
         for link in list(self._links.values()):
             for frame in link.taking_up():
                 self.put(frame)
+        self._close_unless_used()  # its sessions may all have been given up meanwhile
         if ended:
             self._closed(ended[0])

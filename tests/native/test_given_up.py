@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import httpx
@@ -52,3 +53,25 @@ async def test_an_opening_that_is_cancelled_when_its_reply_is_on_its_way(serve: 
         await client.close()
         await _until_active(url, 1)
         await other.step({"text": "b"})
+
+
+async def test_a_connection_whose_sessions_were_given_up_while_it_was_broken_is_closed(
+    serve: Callable[..., str], relay: Any
+) -> None:
+    async with relay(serve(resume_timeout_s=20)) as line:
+        client = GenericEnvClient(line.url)
+        await client.reset()
+        connection: Any = client._session._link._connection  # type: ignore[union-attr]
+        there, before = line.target, line.connections
+        line.lead_nowhere()
+        line.cut()
+        step = asyncio.create_task(client.step({"text": "a"}))
+        with anyio.fail_after(20):
+            while line.connections == before:  # noqa: ASYNC110 - until it is being made again
+                await anyio.sleep(0.01)
+        step.cancel()
+        await asyncio.gather(step, return_exceptions=True)
+        line.target = there
+        with anyio.fail_after(20):
+            await connection._gone.wait()
+        assert not connection.is_usable
