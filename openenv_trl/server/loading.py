@@ -44,9 +44,23 @@ def load_app(target: str | Path) -> Callable[..., Any]:
         if not hasattr(found, name):
             raise ConfigurationError(f"The module '{module}' has no '{attribute}' to serve.")
         found = getattr(found, name)
+    _refuse_environment(module, attribute, found)
     if not callable(found):
         raise ConfigurationError(f"'{module}:{attribute}' is a {type(found).__name__}, not an ASGI application.")
     return found
+
+
+def _refuse_environment(module: str, attribute: str, found: Any) -> None:
+    from openenv_trl.environment import Environment
+
+    is_class = isinstance(found, type)
+    cls: type[Any] = found if is_class else type(found)
+    if issubclass(cls, Environment):
+        what = "is an Environment class" if is_class else f"is an instance of the Environment class {cls.__name__}"
+        raise ConfigurationError(
+            f"'{module}:{attribute}' {what}, not an application: serve the app that create_app({cls.__name__}, ...) "
+            "returns."
+        )
 
 
 def _import_name(target: str | Path) -> tuple[str, str]:

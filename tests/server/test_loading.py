@@ -81,3 +81,14 @@ def test_an_attribute_that_cannot_be_called_is_told(tmp_path: Path) -> None:
 def test_a_failing_import_of_the_applications_own_is_not_hidden(tmp_path: Path) -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
         load_app(_package(tmp_path / "game_seven", app="import no_such_dependency\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Game", "is an Environment class"), ("game", "is an instance of the Environment class Game")]
+)
+def test_an_environment_in_place_of_the_application_is_told(tmp_path: Path, name: str, words: str) -> None:
+    code = "from openenv_trl import Environment\nclass Game(Environment):\n    def reset(self): ...\n"
+    code += "    def step(self, action): ...\n    state = None\n    def __call__(self): ...\ngame = Game()\n"
+    folder = _package(tmp_path / "game_eight", manifest=f"app: server.app:{name}\n", app=code)
+    with pytest.raises(ConfigurationError, match=rf"{words}, not an application: .*create_app\(Game, \.\.\.\)"):
+        load_app(folder)
