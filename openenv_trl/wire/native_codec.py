@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import ormsgpack
@@ -31,6 +32,11 @@ _OPTIONS = ormsgpack.OPT_PASSTHROUGH_DATETIME | ormsgpack.OPT_PASSTHROUGH_DATACL
 _NUMBERS = "biufc"  # numpy's kinds of which the elements are plain memory
 _MOST_DIGITS = 10_000  # of a big integer: far beyond any use, and quick to convert
 _MOST_AXES = 64
+_MOST_EMPTY = 1000  # lists that hold nothing, of an array without elements
+_STRUCT_CODES = {
+    "b1": "?", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q",
+    "f2": "e", "f4": "f", "f8": "d",
+}  # fmt: skip
 
 
 def pack(value: Any) -> bytes:
@@ -50,7 +56,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """Return what MessagePack says. Arrays come as numpy arrays that cannot be written to.
+    """Return what MessagePack says. Arrays come as numpy arrays that cannot be written to; as lists without numpy.
 
     Raises:
         ProtocolError: The data are not MessagePack, or hold an extension that this codec does not know.
@@ -159,7 +165,7 @@ def _understand_array(data: bytes) -> Any:
     try:
         import numpy
     except ImportError:
-        raise ProtocolError("A message holds an array: install numpy to receive it.") from None
+        return _as_lists(dtype_name, shape, data[start:])
     try:
         dtype = numpy.dtype(dtype_name)
     except TypeError:
@@ -168,6 +174,24 @@ def _understand_array(data: bytes) -> Any:
         raise ProtocolError(f"a message holds an array of shape {shape} and dtype {dtype}, but not as many bytes")
     flat: Any = numpy.frombuffer(data, dtype, offset=start)
     return flat.reshape(shape)
+
+
+def _as_lists(dtype_name: str, shape: tuple[int, ...], elements: bytes) -> Any:
+    """The array as the OpenEnv wire has it, for who has no numpy."""
+    code = _STRUCT_CODES.get(dtype_name[1:])
+    order = ">" if dtype_name[0] == ">" else "<"
+    if code is None:
+        raise ProtocolError(f"a message holds an array of dtype {dtype_name[:20]!r}: install numpy to receive it")
+    count = math.prod(shape)
+    if count * struct.calcsize(f"<{code}") != len(elements) or (not count and max(shape) > _MOST_EMPTY):
+        raise ProtocolError(f"a message holds an array of shape {shape} and dtype {dtype_name}, but not as many bytes")
+    return _nested(iter(struct.unpack(f"{order}{count}{code}", elements)), shape)
+
+
+def _nested(elements: Iterator[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return next(elements)
+    return [_nested(elements, shape[1:]) for _ in range(shape[0])]
 
 
 def _shape(text: str) -> tuple[int, ...] | None:

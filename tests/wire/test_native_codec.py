@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import enum
 import math
+import sys
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -89,6 +90,17 @@ def test_arrays_come_back_with_shape_dtype_and_every_bit(array: Any) -> None:
     assert back.shape == array.shape
     assert back.dtype == array.dtype
     assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4), (0,), (2, 0), (0, 2)])
+def test_without_numpy_an_array_is_the_lists_that_json_has(
+    dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+    packed = pack([array])
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert unpack(packed) == [array.tolist()]
 
 
 def test_an_array_that_is_not_contiguous_is_sent_in_order() -> None:
