@@ -60,6 +60,9 @@ class Connection:
         self._unused = socket
         self._turn = Turn()
 
+    wire = "openenv"
+    session_id = None  # which the OpenEnv wire does not tell
+
     @property
     def state(self) -> ClientState:
         """Where the session stands."""

@@ -196,6 +196,21 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         """Whether the session takes calls: it was connected, and its connection has not ended since."""
         return self._session.is_open
 
+    @property
+    def wire(self) -> str | None:
+        """Which wire the session is on, "native" or "openenv"; None where it is not open."""
+        return self._session.link.wire if self._session.link is not None else None
+
+    @property
+    def session_id(self) -> str | None:
+        """The session's name on the server, by which an agent can be let into it; None where the wire does not tell."""
+        return self._session.link.session_id if self._session.link is not None else None
+
+    def __repr__(self) -> str:
+        state = "not connected" if self._session.link is None else self._session.link.state.value
+        wire = f", {self.wire} wire" if self.wire else ""
+        return f"<{type(self).__name__} of {self.base_url or 'a server to be started'}: {state}{wire}>"
+
     async def connect(self) -> Self:
         """Open the session and wait until the server holds an environment for it. Does nothing on an open session.
 

@@ -57,6 +57,11 @@ class HeldSession:
         """Whether the session takes calls."""
         return self._link is not None and self._link.is_open
 
+    @property
+    def link(self) -> Link | None:
+        """The way to the server; None where the session is not open."""
+        return self._link
+
     def another(self) -> HeldSession:
         """Return one like this on the same server, which is not its own to stop."""
         return HeldSession(self.address, self._new_link, wait_for_slot_s=self._wait_for_slot_s)

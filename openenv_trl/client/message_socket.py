@@ -8,6 +8,8 @@ says how the socket ended. All of it on the event loop that opened the socket.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _CLOSE_S = 2.0  # for the closing handshake; then the connection is cut
 _TEXT, _BINARY, _CONTINUATION, _CLOSE = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION, WSMsgType.CLOSE
 _TOO_BIG = 1009
+_FAREWELL = b"\x88\x82\x00\x00\x00\x00\x03\xe8"  # a closing frame with code 1000, masked with zeros
 _CODES = {
     0: "the server closed it",  # without a code
     1000: "the server closed it",
@@ -123,6 +126,19 @@ class MessageSocket(WSListener):
         self._end("this client cut the connection")
         if self._transport is not None:
             self._transport.disconnect(graceful=False)
+
+    def farewell(self) -> None:
+        """Tell the server that this side is going, where the event loop cannot: it has ended, or will not go on.
+
+        In the event loop's own thread.
+        """
+        transport = self._transport
+        if transport is None or self._ended or transport.is_secure:
+            return
+        underlying = transport.underlying_transport
+        with contextlib.suppress(OSError, ValueError):  # it is closed already
+            if not underlying.get_write_buffer_size():  # else there is half a message before it
+                os.write(underlying.get_extra_info("socket").fileno(), _FAREWELL)
 
     def abandon(self) -> None:
         """Nobody wants the socket any more: cut the connection, now or as soon as it is there, and tell nobody."""

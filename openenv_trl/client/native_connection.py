@@ -132,6 +132,11 @@ class NativeConnection:
             self._socket.close()
             await self._gone.wait()
 
+    def farewell(self) -> None:
+        """See `MessageSocket.farewell`: the server then ends the sessions at once, and waits for nobody."""
+        if self._socket is not None:
+            self._socket.farewell()
+
     def forget(self, number: int) -> None:
         """A session is over without a word to the server. The last one closes the connection."""
         self._links.pop(number, None)

@@ -85,6 +85,8 @@ class NativeLink:
         self._turn = Turn()
         self.session_id: str | None = None
 
+    wire = "native"
+
     @property
     def state(self) -> ClientState:
         """Where the session stands."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import anyio
 
@@ -24,6 +25,8 @@ from openenv_trl.client.transport import AwaitedSocket, Socket, open_message_soc
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError
 from openenv_trl.wire import native_frames as frames
 from openenv_trl.wire.frames import WAIT_HEADER
+
+_FAREWELL_S = 0.5  # for the thread of blocking clients, when the process ends
 
 Wire = Literal["auto", "openenv", "native"]
 Link = Connection | NativeLink
@@ -55,8 +58,11 @@ async def choose_link(address: ServerAddress, settings: LinkSettings) -> Link:
 
     Raises:
         ConnectionFailedError: No server answered at the address.
-        ConfigurationError: The settings want the native wire, and the server does not speak it.
+        ConfigurationError: The settings want the native wire, and the server does not speak it; or another that there
+            is not.
     """
+    if settings.wire not in get_args(Wire):
+        raise ConfigurationError(f'wire={settings.wire!r} is unknown: it must be "auto", "openenv" or "native".')
     own, timeout_s, wait_s = _with_wait(settings), settings.message_timeout_s, settings.wait_for_slot_s
     if settings.wire == "openenv":
         return Connection(address, own, timeout_s, wait_for_slot_s=wait_s)
@@ -150,22 +156,46 @@ class _Peer:
     def _address_of(self, worker: int | None) -> ServerAddress:
         return self._address if worker is None else with_query(self._address, "worker", str(worker))
 
+    def farewell(self) -> None:
+        """The event loop is gone, or the process goes: leave nothing open on the server."""
+        for native in self._natives:
+            native.farewell()
+
     def _over(self, connection: NativeConnection) -> None:
         if connection in self._natives:
             self._natives.remove(connection)
 
 
 _peers: dict[asyncio.AbstractEventLoop, dict[Any, _Peer]] = {}
+
+
+def _leave(loops: Iterable[asyncio.AbstractEventLoop]) -> None:
+    for loop in loops:
+        peers = list(_peers.pop(loop).values())
+        if not loop.is_running():
+            _bid_farewell(peers)
+            continue
+        done = threading.Event()  # the loop of blocking clients, in a thread of its own
+        loop.call_soon_threadsafe(_bid_farewell, peers, done)
+        done.wait(_FAREWELL_S)
+
+
+def _bid_farewell(peers: list[_Peer], done: threading.Event | None = None) -> None:
+    for peer in peers:
+        peer.farewell()
+    if done is not None:
+        done.set()
+
+
 # A connection that outlived its loop is let go while Python is still whole: the end of its socket wants to warn.
-atexit.register(_peers.clear)
+atexit.register(lambda: _leave(list(_peers)))
 
 
 def _peer(address: ServerAddress, settings: SocketSettings) -> _Peer:
     loop = asyncio.get_running_loop()
     known = _peers.get(loop)
     if known is None:
-        for ended in [each for each in _peers if each.is_closed()]:
-            del _peers[ended]
+        _leave([each for each in _peers if each.is_closed()])
         known = _peers[loop] = {}
     headers = tuple(sorted((settings.headers or {}).items()))
     key = (address.websocket_url, headers, replace(settings, headers=None))

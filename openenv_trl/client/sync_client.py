@@ -56,6 +56,16 @@ class SyncEnvClient(Generic[ActT, ObsT, StateT]):
         """As `EnvClient.is_open`."""
         return self._client.is_open
 
+    @property
+    def wire(self) -> str | None:
+        """As `EnvClient.wire`."""
+        return self._client.wire
+
+    @property
+    def session_id(self) -> str | None:
+        """As `EnvClient.session_id`."""
+        return self._client.session_id
+
     def connect(self) -> Self:
         """As `EnvClient.connect`."""
         _wait_for(self._client.connect)

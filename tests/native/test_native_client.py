@@ -333,3 +333,35 @@ async def test_closing_a_client_ends_the_step_that_it_waits_for(serve: Callable[
             await env.close()
     assert tables[0].cancelled == 1
     assert tables[0].closed
+
+
+@pytest.mark.parametrize("ending", ["sync", "async", "of the loop"])
+def test_a_program_that_ends_without_closing_keeps_no_slot(
+    serve: Callable[..., str], tables: list[Any], ending: str
+) -> None:
+    url = serve(most=2, resume_timeout_s=3600)
+    opening = {
+        "sync": "for _ in range(2): GenericEnvClient(url).sync().connect()",
+        "async": "async def main():\n    for _ in range(2): kept.append(await GenericEnvClient(url).connect())\n"
+        "asyncio.run(main())",
+        "of the loop": "async def main():\n    kept.append(await GenericEnvClient(url).connect())\n"
+        "asyncio.run(main())\nasyncio.run(main())",
+    }[ending]
+    program = f"import asyncio\nfrom openenv_trl import GenericEnvClient\nurl, kept = {url!r}, []\n{opening}\n"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with GenericEnvClient(url, wait_for_slot_s=1.0).sync() as env:  # sooner than for one that may come back
+        assert env.reset().observation["count"] == 0
+
+
+async def test_a_client_says_what_it_is(serve: Callable[..., str]) -> None:
+    url = serve()
+    client = GenericEnvClient(url)
+    assert (client.wire, client.session_id) == (None, None)
+    assert repr(client) == f"<GenericEnvClient of {url}: not connected>"
+    async with client as env, GenericEnvClient(url, wire="openenv") as other:
+        assert repr(env) == f"<GenericEnvClient of {url}: open, native wire>"
+        assert env.session_id
+        assert (other.wire, other.session_id) == ("openenv", None)
+    with pytest.raises(ConfigurationError, match="'foo' is unknown"):
+        await GenericEnvClient(url, wire="foo").connect()  # type: ignore[arg-type]
