@@ -1,7 +1,7 @@
 """Servers to measure, each in a process of its own: the public package's, ours, and bare socket libraries.
 
 The public package lives in a virtual environment of its own, ``.venv-openenv``. Both packages serve the same source,
-``benchmarks/_served``: for ours, `PORTED` tells what each import line says instead.
+``benchmarks/_served``: for ours, `PORTED` is what its import lines say instead.
 """
 
 from __future__ import annotations
@@ -30,19 +30,7 @@ SOURCE = Path(__file__).parent / "_served"
 
 Package = Literal["public", "ours"]
 
-PORTED = {
-    "from openenv.core.env_server.mcp_types import CallToolObservation": (
-        "from openenv_trl.wire.tools import CallToolObservation"
-    ),
-    "from openenv.core.client_types import": "from openenv_trl.types import",
-    "from openenv.core.env_client import": "from openenv_trl.client import",
-    "from openenv.core.mcp_client import": "from openenv_trl.client import",
-    "from openenv.core.env_server.http_server import": "from openenv_trl.server import",
-    "from openenv.core.env_server.interfaces import": "from openenv_trl.environment import",
-    "from openenv.core.env_server.mcp_environment import": "from openenv_trl.mcp_environment import",
-    "from openenv.core.env_server.mcp_types import": "from openenv_trl.types import",
-    "from openenv.core.env_server.types import": "from openenv_trl.types import",
-}
+PORTED = ("from openenv.core", "from openenv_trl.compat")
 
 _START_S = 90.0
 _STOP_S = 20.0
@@ -140,10 +128,7 @@ def _tree(package: Package) -> Path:
     shutil.copytree(SOURCE, folder / "served", ignore=shutil.ignore_patterns("__pycache__"))
     if package == "ours":
         for path in (folder / "served").glob("*.py"):
-            text = path.read_text()
-            for public, own in PORTED.items():
-                text = text.replace(public, own)
-            path.write_text(text)
+            path.write_text(path.read_text().replace(*PORTED))
     return folder
 
 

@@ -1,10 +1,7 @@
 """All that an environment package imports, in one place: the names of the public package's ``openenv.core.env_server``.
 
-An environment written for that package is served by this one with its import lines changed, and nothing else:
-
-    from openenv.core.env_server.interfaces import Environment      ->  from openenv_trl.env_server import Environment
-
-Each name is imported when it is first used, so that an environment without a server imports none.
+An environment written for that package keeps its module paths too: `openenv_trl.compat` has them. Each name is
+imported when it is first used, so that an environment without a server imports none.
 """
 
 from __future__ import annotations

@@ -8,14 +8,8 @@ from pathlib import Path
 
 PACKAGES = Path(__file__).parent / "packages"
 
-# The first that fits.
-_MODULES = (
-    (r"openenv\.core\.env_server(\.\w+)*", "openenv_trl.env_server"),
-    (r"openenv\.core\.client_types", "openenv_trl.types"),
-    (r"openenv\.core\.(env_client|sync_client|generic_client|mcp_client)", "openenv_trl.client"),
-    (r"openenv\.core\.rubrics(\.\w+)*", "openenv_trl.rubrics"),
-    (r"openenv(\.core)?", "openenv_trl"),
-)
+# The rule of the README, whatever module is imported.
+_RULE = (re.compile(r"^(\s*(?:from|import)\s+)openenv\.core\b"), r"\1openenv_trl.compat")
 
 
 def ported(name: str, into: Path) -> Path:
@@ -38,12 +32,5 @@ def changed_lines(name: str, folder: Path) -> list[tuple[str, str]]:
 
 
 def _changed(line: str) -> str:
-    for module, ours in _MODULES:
-        changed = re.sub(rf"^(\s*from\s+){module}(\s+import\s)", rf"\g<1>{ours}\g<{_groups(module) + 2}>", line)
-        if changed != line:
-            return changed
-    return line
-
-
-def _groups(module: str) -> int:
-    return re.compile(module).groups
+    pattern, ours = _RULE
+    return pattern.sub(ours, line)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
+import subprocess
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -29,9 +31,25 @@ def test_only_import_lines_are_changed(name: str, import_lines: ModuleType, pack
     changed = import_lines.changed_lines(name, packages / name)
     assert changed
     for before, after in changed:
-        kept = re.fullmatch(r"from (openenv[\w.]*) (import .*)", before)
+        kept = re.fullmatch(r"from openenv\.core((?:\.\w+)*) (import .*)", before)
         assert kept is not None
-        assert re.fullmatch(rf"from openenv_trl[\w.]* {re.escape(kept[2])}", after)
+        assert after == f"from openenv_trl.compat{kept[1]} {kept[2]}"
+
+
+def test_the_readmes_command_is_this_rule(import_lines: ModuleType, packages: Path, tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    command = re.search(r"^find my_env .*$", readme, re.M)
+    assert command is not None
+    for name in NAMES:
+        shutil.copytree(import_lines.PACKAGES / name, tmp_path / "my_env", ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run(["sh", "-c", command[0]], cwd=tmp_path, check=True)
+        by_command = {path.relative_to(tmp_path / "my_env"): path.read_text() for path in _modules(tmp_path / "my_env")}
+        assert by_command == {path.relative_to(packages / name): path.read_text() for path in _modules(packages / name)}
+        shutil.rmtree(tmp_path / "my_env")
+
+
+def _modules(folder: Path) -> list[Path]:
+    return [*folder.rglob("*.py")]
 
 
 def _ask(url: str, body: Any = None) -> Any:

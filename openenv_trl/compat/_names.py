@@ -1,0 +1,63 @@
+"""What the alias modules have in common: a name of an environment's is found in each, one not offered says what to use.
+
+The public package's modules import from one another, and environment packages take names from wherever they are seen.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+_NO_MODELS = "language models are the trainer's here"
+_NO_PAGE = "this server has no web page"
+_NO_ROUTES = "add routes to the app that create_app returns"
+NOT_OFFERED = {
+    "ActionLog": _NO_PAGE,
+    "AnthropicClient": _NO_MODELS,
+    "EpisodeState": _NO_PAGE,
+    "GetEndpointConfig": _NO_ROUTES,
+    "LLMClient": _NO_MODELS,
+    "LLMJudge": "write a Rubric whose forward asks your model",
+    "LLMResponse": _NO_MODELS,
+    "LocalDockerProvider": "servers are started by openenv_trl.providers, or by EnvClient.from_docker_image",
+    "MCP_TOOL_CALL_TIMEOUT": "a step's timeout_s is the tool call's",
+    "OpenAIClient": _NO_MODELS,
+    "ToolCall": _NO_MODELS,
+    "UVProvider": "servers are started by openenv_trl.providers",
+    "WebInterfaceManager": _NO_PAGE,
+    "create_llm_client": _NO_MODELS,
+    "create_web_interface_app": f"{_NO_PAGE}: use create_app",
+    "deserialize_action_with_preprocessing": f"{_NO_PAGE} whose forms need it: use deserialize_action",
+    "get_quick_start_markdown": _NO_PAGE,
+    "get_server_tools": "ask the MCP server object for its tools",
+    "load_environment_metadata": "override get_metadata of the environment",
+    "register_get_endpoints": _NO_ROUTES,
+}
+"""Names of the public package that have no counterpart, and why."""
+
+
+def names_of(module: str, homes: Mapping[str, str] = _NONE) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of an alias module.
+
+    Args:
+        module: Its name.
+        homes: The modules of names that are not in `openenv_trl.env_server`.
+    """
+
+    def find(name: str) -> Any:
+        if name in NOT_OFFERED:
+            # An AttributeError would lose its text on the way through ``from ... import``.
+            raise ImportError(f"{module} does not offer {name!r}: {NOT_OFFERED[name]}.", name=module)
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        from openenv_trl import env_server
+
+        if name not in env_server.__all__:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(env_server, name)
+
+    return find

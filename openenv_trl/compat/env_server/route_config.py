@@ -1,0 +1,5 @@
+"""The place of ``openenv.core.env_server.route_config``: routes are the server's, and each name says what to use."""
+
+from openenv_trl.compat._names import names_of
+
+__getattr__ = names_of(__name__)
