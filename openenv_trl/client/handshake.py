@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -23,6 +25,8 @@ from openenv_trl.client.proxies import proxy_for
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError
 
 _BUFFER_BYTES = 4096  # to begin with; it grows to what comes, and stays small where little comes
+_TOLD = (403, 426, 503)  # statuses with which a server of ours says in words why it does not take a socket
+_LONGEST_DETAIL = 500
 _LEFT_ALONE_S = 1.0  # beyond the time for connecting: then picows itself drops a handshake that nobody waits for
 
 # All that picows has to tell reaches the user as an error of ours, so its own log would only say it twice. An adapter,
@@ -136,13 +140,33 @@ def _refusal(url: str, error: WSHandshakeError) -> ConnectionFailedError:
     status = _status(error)
     if status is None:
         return _refused(url, str(error))
+    detail = _detail(error.raw_body)
     if status == 401:
         return ConnectionFailedError(
-            f"{url} refused the connection with HTTP status 401: pass the headers that it asks for, such as "
-            "headers={'Authorization': 'Bearer ...'}, or set its token in the environment variable OPENENV_TRL_TOKEN.",
+            f"{url} refused the connection with HTTP status 401: {_stop(detail)}pass the headers that it asks for, "
+            "such as headers={'Authorization': 'Bearer ...'}, or set its token in the environment variable "
+            "OPENENV_TRL_TOKEN.",
             phase="connect",
         )
+    if detail and status in _TOLD:
+        text = f"{url} refused the connection with HTTP status {status}: {detail}"
+        return ConnectionFailedError(text, phase="connect")
     return _refused(url, f"HTTP status {status}")
+
+
+def _detail(body: bytes | None) -> str:
+    """What the server itself says of its refusal; nothing where it says it in no way that is known."""
+    text = (body or b"").decode("utf-8", "replace").strip()
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        return ""
+    detail = cast("dict[str, Any]", found).get("detail") if isinstance(found, dict) else None
+    return detail[:_LONGEST_DETAIL] if isinstance(detail, str) else ""
+
+
+def _stop(detail: str) -> str:
+    return f"{detail} In this client, " if detail else ""
 
 
 def _status(error: WSHandshakeError) -> int | None:

@@ -306,6 +306,14 @@ async def test_what_was_not_offered_cannot_be_chosen(raw: Raw, header: str, word
     ("answer", "words"),
     [
         (b"HTTP/1.0 401 Unauthorized\r\n\r\n", "status 401: pass the headers"),
+        (
+            b'HTTP/1.1 401 Unauthorized\r\nContent-Length: 27\r\n\r\n{"detail":"Bring a token."}',
+            r"status 401: Bring a token\. .*pass the headers",
+        ),
+        (
+            b'HTTP/1.1 403 Forbidden\r\nContent-Length: 26\r\n\r\n{"detail":"Agents do not."}',
+            r"refused the connection with HTTP status 403: Agents do not\.$",
+        ),
         (b"HTTP/1.1 520 Web Server Returned an Unknown Error\r\n\r\n", r"\(HTTP status 520\)"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "answered, but not with a WebSocket"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", "scheme isn't ws or wss"),

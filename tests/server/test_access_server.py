@@ -103,6 +103,20 @@ def test_an_allowed_page_is_told_what_it_may_send(serve: Callable[[Any], Any]) -
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"Authorization": f"Bearer {AGENT}"}, r"status 403: The agent's token opens the tools at /mcp"),
+        ({"Origin": "https://evil.example"}, r"status 403: Pages of the origin 'https://evil.example' may not"),
+        ({}, r"status 401: This server needs a token\. Send the header"),
+    ],
+)
+async def test_our_client_shows_why_the_door_is_shut(guarded: str, headers: dict[str, str], words: str) -> None:
+    with pytest.raises(ConnectionFailedError, match=words):
+        await GenericEnvClient(guarded, headers=headers).connect()
+
+
+@pytest.mark.anyio
 async def test_our_clients_send_the_token_of_the_environment_variable(
     guarded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
