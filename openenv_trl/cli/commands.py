@@ -49,11 +49,12 @@ def serve(
         int | None, typer.Option(min=1, help="Processes that share the port. [default: OPENENV_TRL_WORKERS, then 1]")
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[str, typer.Option(help="text, or json: one object a line.")] = "text",
 ) -> None:
     """Serve an environment until interrupted."""
     from openenv_trl.server.__main__ import main
 
-    options = ["--host", host, "--port", str(port), "--log-level", log_level]
+    options = ["--host", host, "--port", str(port), "--log-level", log_level, "--log-format", log_format]
     if max_concurrent_envs is not None:
         options += ["--max-concurrent-envs", str(max_concurrent_envs)]
     if workers is not None:

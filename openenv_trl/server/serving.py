@@ -8,9 +8,11 @@ within seconds of that even where an environment hangs. The process may be one o
 from __future__ import annotations
 
 import gc
+import ipaddress
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -77,6 +79,8 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
 
         server = worker_server(config, hosts, drain, place, longest_stop_s=drain_s + settings.shutdown_grace_s)
     listening = listen(settings.host, settings.port, settings.fd)
+    if place is None or place.index == 0:  # what is true of all workers is said once
+        _warn_of_open_door(listening, states)
     # uvicorn does the same while it runs; a signal just before that counts too, and one after it kills no process that
     # is about to end well.
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -89,6 +93,13 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
             logger.info("Serving on %s", address(listening))
         server.run(sockets=[listening])
     _leave_stuck_threads()
+
+
+def _warn_of_open_door(listening: socket.socket, states: list[Any]) -> None:
+    host = str(listening.getsockname()[0])
+    if ipaddress.ip_address(host.partition("%")[0]).is_loopback or all(state.settings.token for state in states):
+        return
+    logger.warning("Whoever reaches %s may use this server: set OPENENV_TRL_TOKEN, or listen on 127.0.0.1", host)
 
 
 def uvicorn_config(app: Callable[..., Any], settings: ServerSettings) -> uvicorn.Config:

@@ -6,8 +6,10 @@ Each field can be given to `create_app` (``settings=AppSettings(...)``) or as an
 
 from __future__ import annotations
 
+import difflib
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -18,6 +20,10 @@ from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
 Execution = Literal["auto", "loop", "thread", "process"]
 
 _PREFIX = "OPENENV_TRL_"
+_OTHERS = frozenset({"OPENENV_TRL_WORKERS", "OPENENV_TRL_WORKER_PLACE", "OPENENV_TRL_PRELOAD"})  # no settings of an app
+_warned: set[str] = set()  # an application may be made many times in a process
+
+logger = logging.getLogger("openenv_trl.server")
 
 
 class AppSettings(BaseModel):
@@ -71,12 +77,24 @@ class AppSettings(BaseModel):
             text = variables.get(_PREFIX + name.upper())
             if text is not None and text.strip():
                 values[name] = _parse(name, text.strip())
+        _warn_of_near_misses(variables, cls.model_fields)
         try:
             return cls(**values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = _PREFIX + str(first["loc"][0]).upper()
             raise ConfigurationError(f"The environment variable {name} cannot be used: {first['msg']}.") from error
+
+
+def _warn_of_near_misses(variables: Mapping[str, str], fields: Iterable[str]) -> None:
+    known = {_PREFIX + name.upper() for name in fields}
+    for name in sorted(variables):
+        if not name.startswith(_PREFIX) or name in known or name in _OTHERS or name in _warned:
+            continue
+        near = difflib.get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], 1)
+        if near and not name.startswith(f"{_PREFIX}REQUIRE_"):
+            _warned.add(name)
+            logger.warning("The environment variable %s has no effect: did you mean %s%s?", name, _PREFIX, near[0])
 
 
 def _parse(name: str, text: str) -> Any:

@@ -44,12 +44,13 @@ def test_version_is_printed() -> None:
 
 def test_serve_serves_until_it_is_told_to_stop() -> None:
     command = [sys.executable, "-m", "openenv_trl.cli", "serve", "environments/blackjack_env", "--port", "0"]
+    command += ["--log-format", "json"]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
     try:
         url = None
         for line in server.stdout:
-            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            found = re.search(r"http://127\.0\.0\.1:\d+", json.loads(line)["message"])
             if found:
                 url = found.group()
                 break

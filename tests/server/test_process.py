@@ -216,6 +216,28 @@ def test_a_number_of_sessions_that_the_application_reads_is_not_warned_of(
     assert "has no effect" not in err
 
 
+@pytest.mark.parametrize(
+    ("host", "token", "told"), [("0.0.0.0", "", 1), ("0.0.0.0", "secret", 0), ("127.0.0.1", "", 0)]
+)
+def test_a_server_that_others_reach_without_a_token_says_so_once(
+    package: Path, host: str, token: str, told: int
+) -> None:
+    command = [*SERVER, str(package), "--host", host, "--port", "0"]
+    environment = {**os.environ, "OPENENV_TRL_TOKEN": token}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        lines: list[str] = []
+        assert server.stderr is not None
+        try:
+            for line in server.stderr:
+                lines.append(line)
+                if "Serving on" in line:
+                    break
+        finally:
+            server.terminate()
+    assert "Serving on" in lines[-1]
+    assert "".join(lines).count("set OPENENV_TRL_TOKEN") == told
+
+
 def test_no_token_is_in_the_log_at_any_level(package: Path, tmp_path: Path) -> None:
     token, listening = "trainer-secret-0123456789", socket.create_server(("127.0.0.1", 0))
     port, log = listening.getsockname()[1], tmp_path / "log"
