@@ -57,7 +57,11 @@ def unsendable(what: str, error: Exception) -> Fault:
     return Fault(text, WSErrorCode.EXECUTION_ERROR.value)
 
 
-def too_long(found_bytes: int, allowed_bytes: int) -> Fault:
+def too_long(found_bytes: int, allowed_bytes: int, whose_limit: str = "the server's max_message_bytes") -> Fault:
     """Return the fault of a call that was carried out, and whose result is longer than a message may be."""
-    error = ValueError(f"it has {found_bytes} bytes, and a message may have {allowed_bytes} (max_message_bytes)")
-    return unsendable("call was carried out", error)
+    text = (
+        f"The call was carried out, but its result cannot be sent: it has {found_bytes} bytes, and a message may have "
+        f"{allowed_bytes} ({whose_limit})."
+    )
+    logger.warning("%s", text)
+    return Fault(text, WSErrorCode.EXECUTION_ERROR.value)

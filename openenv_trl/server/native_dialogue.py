@@ -232,10 +232,11 @@ class NativeDialogue:
             return frames.encode_error(request.session, request.call, unsendable("call was carried out", error))
 
     def _fitting(self, request: NativeRequest, frame: bytes) -> bytes:
-        limit = min(self._peer_bytes, self._max_bytes) - frames.HEADER_BYTES
-        if len(frame) <= limit:
+        limit = min(self._peer_bytes, self._max_bytes)
+        if len(frame) + frames.HEADER_BYTES <= limit:
             return frame
-        return frames.encode_error(request.session, request.call, too_long(len(frame), limit))
+        whose = "the server's max_message_bytes" if limit == self._max_bytes else "the client's max_message_size_mb"
+        return frames.encode_error(request.session, request.call, too_long(len(frame), limit, whose))
 
     # ------------------------------------------------------------------ sessions
 

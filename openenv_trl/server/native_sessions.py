@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from openenv_trl.errors import SessionNotFoundError
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.wire import native_frames as frames
-from openenv_trl.wire.faults import fault_of
+from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
 from openenv_trl.wire.native_codec import pack
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class NativeSessions:
             if failure is not None and session.reply is None:  # its call may go on for long
                 session.reply = frames.encode_error(session.number, session.call, fault_of(failure))
                 dialogue.put(session.reply)
+            elif session.reply is not None and not session.closing:  # nobody asked: it is told all the same
+                why = session.hosted.session.lost_because or "the server ended it"
+                fault = Fault(why, WSErrorCode.SESSION_ERROR.value, {"reason": "lost"})
+                dialogue.put(frames.encode_error(session.number, session.call, fault))
             dialogue.drop(session)
             if session.closing:
                 dialogue.put(pack([frames.CLOSED, session.number, session.closing]))

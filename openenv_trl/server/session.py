@@ -192,6 +192,11 @@ class Session:
         self.state = SessionState.CLOSED
         return self._release_slot()
 
+    @property
+    def lost_because(self) -> str:
+        """Why the session ended though its client did not close it; empty where that is not so."""
+        return self._lost_because
+
     def lost(self, call: str) -> SessionLostError | None:
         """Return the error for a call on a session that was lost; None on any other."""
         if not self._lost_because:

@@ -215,7 +215,7 @@ async def test_a_reply_that_is_too_long_says_that_the_step_was_taken(
     serve: Callable[..., str], tables: list[Any]
 ) -> None:
     async with GenericEnvClient(serve(), max_message_size_mb=0.01) as env:
-        with pytest.raises(EnvironmentExecutionError, match="carried out"):
+        with pytest.raises(EnvironmentExecutionError, match=r"carried out.*client's max_message_size_mb"):
             await env.step({"size": 20_000})
         assert (await env.step({"text": "short"})).observation["count"] == 2
 
@@ -352,6 +352,15 @@ def test_a_program_that_ends_without_closing_keeps_no_slot(
     assert (ended.returncode, ended.stderr) == (0, "")
     with GenericEnvClient(url, wait_for_slot_s=1.0).sync() as env:  # sooner than for one that may come back
         assert env.reset().observation["count"] == 0
+
+
+async def test_a_session_that_its_server_ends_says_why_on_the_next_call(serve: Callable[..., str]) -> None:
+    url = serve(idle_timeout_s=0.1)
+    async with GenericEnvClient(url) as env, GenericEnvClient(url) as other:
+        while env.is_open:
+            await other.step({"text": "still there"})
+        with pytest.raises(SessionLostError, match=r"was lost \(no call came for"):
+            await env.step({"text": "too late"})
 
 
 async def test_a_client_says_what_it_is(serve: Callable[..., str]) -> None:
