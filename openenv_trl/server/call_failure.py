@@ -34,9 +34,21 @@ def unexpected(value: object, call: str, expected: type[object], environment_nam
     return f"{call} of {environment_name} returned a {type(value).__name__}, not an Observation"
 
 
-def deadline_passed(call: str, session_id: str, *, in_thread: bool) -> DeadlineExceededError:
-    """Return the error of a call that took too long."""
-    text = f"Session {session_id}: its {call} took longer than its deadline, and the session ended with it."
+def deadline_passed(
+    call: str, session_id: str, limit_s: float, *, by_setting: bool, in_thread: bool
+) -> DeadlineExceededError:
+    """Return the error of a call that took too long.
+
+    Args:
+        call: The call.
+        session_id: The session.
+        limit_s: How long it may have taken.
+        by_setting: Whether that is the server's own limit, and not the caller's.
+        in_thread: Whether it runs in a thread.
+    """
+    text = f"Session {session_id}: its {call} took longer than its deadline of {limit_s:g} s"
+    text += " (OPENENV_TRL_STEP_TIMEOUT_S of the server)" if by_setting else ""
+    text += ", and the session ended with it."
     if in_thread:
         text += ' Its thread cannot be stopped: set EXECUTION = "process" on the environment to have it killed.'
     return DeadlineExceededError(text, phase=call, session_id=session_id)

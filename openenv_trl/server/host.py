@@ -27,7 +27,6 @@ from openenv_trl.server.dropped_arguments import DroppedArguments
 from openenv_trl.server.execution import Executor
 from openenv_trl.server.hooks import AnyEnvironment, EnvironmentFactory, class_behind
 from openenv_trl.server.hosted_session import HostedSession
-from openenv_trl.server.logs import about
 from openenv_trl.server.metrics import ServerMetrics
 from openenv_trl.server.nursery import Nursery
 from openenv_trl.server.reaper import Reaped, Reaper
@@ -340,16 +339,16 @@ class SessionHost:
             self._reaper.dismiss(hosted.session_id, time.monotonic() + _LINGER_S)
             self._sweeper.plan()
 
-    def call_was_abandoned(self, environment_name: str, session_id: str, call: str) -> None:
-        """A thread was left behind with a call that did not end."""
+    def call_was_abandoned(self, environment_name: str, session_id: str, about: dict[str, str]) -> None:
+        """A thread was left behind with a call that did not end; ``about`` is the ``extra`` of the log's record."""
         self.metrics.call_abandoned()
         logger.warning(
             "Session %s: the %s of %s did not end in time. Its thread cannot be stopped and was left behind. Set "
             'EXECUTION = "process" on the class: then its process is killed.',
             session_id,
-            call,
+            about["call"],
             environment_name,
-            extra=about(session_id, call=call),
+            extra=about,
         )
 
     # ------------------------------------------------------------------ room for another

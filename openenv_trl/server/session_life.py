@@ -69,6 +69,7 @@ class SessionLife:
         "_hooks",
         "_host",
         "_interruption",
+        "_limit_s",
         "_own_loop",
         "_placement",
         "_task",
@@ -102,6 +103,7 @@ class SessionLife:
         self._thread_call: ThreadCall[Any] | None = None
         self._interruption: tuple[SessionEnd, str, OpenEnvError] | None = None
         self._cancellations = 0
+        self._limit_s = 0.0  # of the running call, where it has a deadline
 
     async def open(self) -> None:
         """Build the environment.
@@ -183,6 +185,7 @@ class SessionLife:
             await self._turn(call, deadline_s)
         session.begin(call)
         if deadline_s is not None:
+            self._limit_s = deadline_s
             self._set_deadline(begun_at + deadline_s)
         done, outcome = None, "error"
         try:
@@ -264,7 +267,10 @@ class SessionLife:
                 self._cancel(self._task)  # its hook kept the last cancellation to itself
             return
         call = self.session.call
-        error = deadline_passed(call, self.session_id, in_thread=self._thread_call is not None)
+        in_thread, by_setting = self._thread_call is not None, self._limit_s == self._host.step_timeout_s
+        error = deadline_passed(call, self.session_id, self._limit_s, by_setting=by_setting, in_thread=in_thread)
+        if not in_thread:  # a thread that is left behind is told of as such
+            logger.warning("%s: %s", self._name, error, extra=self.about(call))
         self._interrupt(SessionEnd.DEADLINE, f"its {call} passed its deadline", error)
 
     def _stop_call(self, end: SessionEnd, because: str) -> None:
@@ -306,7 +312,7 @@ class SessionLife:
                 loop.call_soon_threadsafe(self._orphan_closed)
 
         if call.abandon(orphaned):
-            self._host.call_was_abandoned(self._name, self.session_id, self.session.call)
+            self._host.call_was_abandoned(self._name, self.session_id, self.about(self.session.call))
             self._release(self.session.abandon(end, because))
 
     def _orphan_closed(self) -> None:
@@ -364,7 +370,7 @@ class SessionLife:
             logger.exception(text, self._name, self.session_id, extra=self.about("close"))
         finally:
             if call is not None and call.abandon(_nothing):
-                self._host.call_was_abandoned(self._name, self.session_id, "close")
+                self._host.call_was_abandoned(self._name, self.session_id, self.about("close"))
             self._environment = None
             self._release(self.session.closed())
 

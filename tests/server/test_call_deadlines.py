@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -119,6 +120,24 @@ async def test_an_async_hook_is_cancelled_at_its_deadline_and_its_environment_cl
         with pytest.raises(SessionLostError, match="its step passed its deadline"):
             await hosted.step({})
         await host.close((await host.open()).session_id)
+
+
+@pytest.mark.parametrize("own_limit", [True, False])
+async def test_a_deadline_that_ends_a_session_is_warned_of_with_its_limit(
+    own_limit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = _host(Async, step_timeout_s=0.02 if own_limit else 50)
+    words = r"deadline of 0\.02 s \(OPENENV_TRL_STEP_TIMEOUT_S of the server\)," if own_limit else r"of 0\.02 s,"
+    async with host.running():
+        hosted = await host.open(transport="native")
+        hosted.episode_id = "e-1"
+        with pytest.raises(DeadlineExceededError, match=words):
+            await hosted.step(WAIT, deadline_s=60 if own_limit else 0.02)
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    told = record.__dict__
+    about = tuple(told[name] for name in ("session_id", "episode_id", "call", "transport"))
+    assert about == (hosted.session_id, "e-1", "step", "native")
+    assert re.search(words, record.getMessage())
 
 
 async def test_the_callers_task_goes_on_after_a_deadline_as_if_it_was_never_cancelled() -> None:

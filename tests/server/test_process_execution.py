@@ -116,7 +116,9 @@ async def test_errors_are_those_of_an_environment_in_this_process(
 
 
 @pytest.mark.parametrize("name", ["Worker", "AsyncWorker"])
-async def test_a_step_past_its_deadline_is_killed_with_all_that_it_started(environments: Any, name: str) -> None:
+async def test_a_step_past_its_deadline_is_killed_with_all_that_it_started(
+    environments: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     host = _host(environments, getattr(environments, name), most=1)
     async with host.running():
         hosted = await host.open()
@@ -125,6 +127,7 @@ async def test_a_step_past_its_deadline_is_killed_with_all_that_it_started(envir
         assert _runs(child)
         with pytest.raises(DeadlineExceededError):
             await hosted.step({"what": "hang"}, deadline_s=0.1)
+        assert [each.levelname for each in caplog.records if "deadline of 0.1 s" in each.getMessage()] == ["WARNING"]
         assert host.status.active_sessions == 0
         assert host.metrics.abandoned == 0
         await anyio.to_thread.run_sync(_wait_until_gone, pid, child)
