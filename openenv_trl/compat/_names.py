@@ -14,6 +14,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 _NO_MODELS = "language models are the trainer's here"
 _NO_PAGE = "this server has no web page"
+_OWN_LINES = "write the lines that you use into your package"
 _NO_ROUTES = "add routes to the app that create_app returns"
 NOT_OFFERED = {
     "ActionLog": _NO_PAGE,
@@ -29,13 +30,19 @@ NOT_OFFERED = {
     "ToolCall": _NO_MODELS,
     "UVProvider": "servers are started by openenv_trl.providers",
     "WebInterfaceManager": _NO_PAGE,
+    "build_gradio_app": _NO_PAGE,
+    "convert_to_ws_url": "clients take any form of the address",
     "create_llm_client": _NO_MODELS,
     "create_web_interface_app": f"{_NO_PAGE}: use create_app",
     "deserialize_action_with_preprocessing": f"{_NO_PAGE} whose forms need it: use deserialize_action",
+    "get_gradio_display_title": _NO_PAGE,
     "get_quick_start_markdown": _NO_PAGE,
     "get_server_tools": "ask the MCP server object for its tools",
+    "hf_space_subdomain": _OWN_LINES,
     "load_environment_metadata": "override get_metadata of the environment",
+    "overrides_method": _OWN_LINES,
     "register_get_endpoints": _NO_ROUTES,
+    "run_async_safely": "define reset_async and step_async on the environment, and await there",
 }
 """Names of the public package that have no counterpart, and why."""
 

@@ -39,8 +39,8 @@ SERVER = {
 CLIENT = {
     "env_client": "EnvClient",
     "sync_client": "SyncEnvClient",
-    "generic_client": "GenericEnvClient GenericAction",
-    "mcp_client": "MCPClientBase MCPToolClient GenericMCPObservation",
+    "generic_client": "GenericEnvClient GenericAction EnvClient",
+    "mcp_client": "MCPClientBase MCPToolClient GenericMCPObservation EnvClient",
 }
 RUBRICS = {
     "base": "Rubric",
