@@ -161,7 +161,7 @@ class Connection:
             answer = await _exchange(socket, encode_request("mcp", rpc_request("connect", "ping")))
         except SocketClosed as closed:
             if not deadline.passed:
-                text = f"{base_url} accepted the connection, but opened no session: {closed}."
+                text = f"{base_url} accepted the connection, but opened no session: {str(closed).rstrip('.')}."
                 raise ConnectionFailedError(text, phase="connect") from closed
             raise DeadlineExceededError(
                 f"{base_url} accepted the connection, but had no environment ready within {limit_s:g} s. Give it "

@@ -140,6 +140,8 @@ class HeldSession:
                 return link
             except SessionCapacityError as error:
                 left_s = until - loop.time()
+                if error.draining:
+                    raise  # it will have none
                 if left_s <= 0:
                     raise self._refusal(error) from error
             await anyio.sleep(min(left_s, pause_s * random.uniform(0.75, 1.25)))

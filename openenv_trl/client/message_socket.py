@@ -271,4 +271,5 @@ def _how(transport: WSTransport) -> str:
         return "the connection broke while it was closing"
     code = received.code.value
     text = _CODES.get(code, f"the server closed it with code {code}")
-    return f"{text} ({received.reason})" if received.reason and received.reason not in text else text
+    reason = (received.reason or "").rstrip(".")
+    return f"{text} ({reason})" if reason and reason not in text else text

@@ -112,7 +112,7 @@ class NativeConnection:
             ConnectionFailedError: The connection has ended.
         """
         if self._ended:
-            text = f"{self.url} accepted the connection, but opened no session: {self._how}."
+            text = f"{self.url} accepted the connection, but opened no session: {self._how.rstrip('.')}."
             raise ConnectionFailedError(text, phase="connect")
         self._next_number += 1
         self._links[self._next_number] = link

@@ -176,7 +176,7 @@ class NativeLink:
     def lost(self, how: str) -> None:
         """The connection, or the session on it, is gone for good."""
         if self._session.state is ClientState.CONNECTING:
-            text = f"{self._url} accepted the connection, but opened no session: {how}."
+            text = f"{self._url} accepted the connection, but opened no session: {how.rstrip('.')}."
             self._fail(ConnectionFailedError(text, phase="connect"))
             return
         error = self._session.lost(how)

@@ -86,6 +86,7 @@ class ClientSession:
 
     def lost(self, reason: str) -> SessionLostError:
         """The session is gone. Returns the error to raise; the first reason is kept for all later calls."""
+        reason = reason.rstrip(".")  # it may be a sentence of the server's
         if self._state in (ClientState.LOST, ClientState.CLOSED):
             return SessionLostError(f"The session on {self._url} is gone: {reason}.", phase=self._call)
         self._state = ClientState.LOST

@@ -220,14 +220,14 @@ class NativeDialogue:
         try:
             shown = dump_model(observation, exclude=_MOVED_OUT, at="observation")
             frame = [frames.OBSERVATION, request.session, request.call, shown, observation.reward, observation.done]
-            return self._fitting(request, pack(frame))
+            return self._fitting(request, pack(frame, "observation"))
         except Exception as error:  # boundary: pydantic serializers are the environment author's code
             what = "step was taken" if request.kind == frames.STEP else "reset was done"
             return frames.encode_error(request.session, request.call, unsendable(what, error))
 
     def _packed(self, request: NativeRequest, frame: list[Any]) -> bytes:
         try:
-            return self._fitting(request, pack(frame))
+            return self._fitting(request, pack(frame, "state" if request.kind == frames.STATE else "result"))
         except TypeError as error:
             return frames.encode_error(request.session, request.call, unsendable("call was carried out", error))
 

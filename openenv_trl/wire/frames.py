@@ -17,6 +17,7 @@ from openenv_trl.wire.faults import Fault, WSErrorCode
 RequestType = Literal["reset", "step", "state", "close", "mcp"]
 ReplyType = Literal["observation", "state", "mcp"]
 
+_BODIES = {"reset": "arguments", "step": "action"}  # their names in errors
 _KINDS = frozenset(("reset", "step", "state", "close", "mcp"))
 
 MAX_MESSAGE_BYTES = 100 * 1024 * 1024
@@ -88,7 +89,7 @@ def encode_request(kind: RequestType, data: dict[str, Any] | None = None) -> byt
     """
     if data is None:
         return b'{"type":"%b"}' % kind.encode()
-    return b'{"type":"%b","data":%b}' % (kind.encode(), encode(data))
+    return b'{"type":"%b","data":%b}' % (kind.encode(), encode(data, at=_BODIES.get(kind, "message")))
 
 
 def encode_reply(kind: ReplyType, data: dict[str, Any]) -> bytes:

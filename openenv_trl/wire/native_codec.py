@@ -39,8 +39,12 @@ _STRUCT_CODES = {
 }  # fmt: skip
 
 
-def pack(value: Any) -> bytes:
+def pack(value: Any, at: str = "result") -> bytes:
     """Return the value as MessagePack.
+
+    Args:
+        value: What to write.
+        at: The name, in errors, of the fourth item of a frame: what its call brings, or what it is called with.
 
     Raises:
         TypeError: The value holds something that neither JSON nor this codec can express; the text names its type.
@@ -50,9 +54,9 @@ def pack(value: Any) -> bytes:
     except TypeError as error:
         cause = error.__cause__
         if isinstance(cause, TypeError):
-            raise TypeError(_with_place(value) or str(cause)) from None
+            raise TypeError(_with_place(value, at) or str(cause)) from None
         # What is left are keys that are not strings, and lone surrogates: rewritten as the JSON codec would.
-        return _pack_slowly(value)
+        return _pack_slowly(value, at)
 
 
 def unpack(data: bytes | memoryview) -> Any:
@@ -91,19 +95,19 @@ def array_header(count: int) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big")
 
 
-def _pack_slowly(value: Any) -> bytes:
+def _pack_slowly(value: Any, at: str) -> bytes:
     try:
         return ormsgpack.packb(_with_string_keys(value, 0), _express, _OPTIONS | ormsgpack.OPT_REPLACE_SURROGATES)
     except TypeError as error:
-        raise TypeError(_with_place(value) or str(error.__cause__ or error)) from None
+        raise TypeError(_with_place(value, at) or str(error.__cause__ or error)) from None
 
 
-def _with_place(value: Any) -> str | None:
+def _with_place(value: Any, at: str) -> str | None:
     """What the JSON codec says of the value, which tells where in it the trouble is; None where it has none with it."""
     try:
         write_slowly(value, "")
     except TypeError as error:
-        return re.sub(r"^\[3\]", "result", str(error))  # the fourth item of a frame is what its call brought
+        return re.sub(r"^\[3\]", at, str(error))
     return None
 
 

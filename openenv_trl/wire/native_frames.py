@@ -40,6 +40,7 @@ MOST_SESSIONS: Final = 2**32 - 1
 _JOINED_BYTES = 256 * 1024  # of frames in one message, unless a single frame is longer
 
 _BODY_IS_OBJECT = frozenset((OPEN, RESET, STEP, RPC, RESUME))
+_BODIES = {RESET: "arguments", STEP: "action"}  # their names in errors
 _REQUESTS = range(OPEN, RESUME + 1)
 _REPLY_LENGTHS = {OBSERVATION: 6, STATE_REPLY: 4, RPC_REPLY: 4, OPENED: 4, CLOSED: 3, ERROR: 6}
 
@@ -155,9 +156,10 @@ def encode_request(kind: int, session: int, call: int, body: Any = None, deadlin
     Raises:
         TypeError: The body holds something that the wire cannot express.
     """
+    at = _BODIES.get(kind, "message")
     if deadline_s is not None:
-        return pack([kind, session, call, body, max(1, int(deadline_s * 1000))])
-    return pack([kind, session, call] if body is None else [kind, session, call, body])
+        return pack([kind, session, call, body, max(1, int(deadline_s * 1000))], at)
+    return pack([kind, session, call] if body is None else [kind, session, call, body], at)
 
 
 def encode_error(session: int, call: int, fault: Fault) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -178,6 +179,19 @@ async def test_a_repository_of_the_hub_is_run_by_the_users_provider(parrot: str)
         GenericEnvClient.from_env("owner/a_game")
     with pytest.raises(ConfigurationError, match=r"whose start\(\) runs owner/a_game"):
         GenericEnvClient.from_env("owner/a_game", use_docker=False)
+
+
+async def test_a_server_that_shuts_down_is_not_waited_for(scripted: Scripted) -> None:
+    tries: list[int] = []
+
+    def play(connection: ServerConnection) -> None:
+        tries.append(1)
+        told = {"message": "It shuts down.", "code": "CAPACITY_REACHED", "active_sessions": 1, "max_sessions": 2}
+        connection.send(json.dumps({"type": "error", "data": {**told, "reason": "draining"}}))
+
+    with anyio.fail_after(20), pytest.raises(SessionCapacityError) as caught:
+        await GenericEnvClient(scripted(play), wire="openenv", wait_for_slot_s=60).connect()
+    assert (str(caught.value), caught.value.draining, len(tries)) == ("It shuts down.", True, 1)
 
 
 async def test_a_client_waits_for_a_slot_as_long_as_it_said(lonely_parrot: str) -> None:

@@ -34,6 +34,14 @@ def test_a_failed_connect_may_be_tried_again() -> None:
     assert session.state is ClientState.OPEN
 
 
+def test_a_reason_that_is_a_sentence_ends_in_one_full_stop() -> None:
+    session = _open()
+    session.begin("step")
+    assert str(session.lost("The server ended it.")).endswith("is lost: The server ended it.")
+    with pytest.raises(SessionLostError, match=r"was lost \(The server ended it\), and"):
+        session.begin("step")
+
+
 def test_a_lost_session_tells_its_reason_on_every_later_call() -> None:
     session = _open()
     session.begin("step")

@@ -34,6 +34,7 @@ class Move(Action):
     screen: bool = False
     data: bytes = b""
     size: int = 0
+    odd: bool = False
 
 
 class Seen(Observation):
@@ -83,7 +84,8 @@ class Table(Environment[Move, Seen, State]):
                     self.cancelled += 1
                     if not action.deaf:
                         raise
-        screen = np.full((210, 160, 3), 7, dtype=np.uint8) if action.screen else None
+        screen: Any = np.full((210, 160, 3), 7, dtype=np.uint8) if action.screen else None
+        screen = {"of": [object()]} if action.odd else screen
         text = "x" * action.size if action.size else action.text
         return Seen(text=text, count=self.steps, reward=0.5, screen=screen, data=action.data, metadata={"k": 1})
 

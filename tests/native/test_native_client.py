@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import numpy as np
@@ -222,11 +222,20 @@ async def test_a_reply_that_is_too_long_says_that_the_step_was_taken(
 
 async def test_what_cannot_be_sent_is_refused_and_the_session_goes_on(serve: Callable[..., str]) -> None:
     async with GenericEnvClient(serve()) as env:
-        with pytest.raises(ActionValidationError, match="Cannot send the step"):
+        with pytest.raises(ActionValidationError, match=r"Cannot send the step: action\.text: "):
             await env.step({"text": object()})
-        with pytest.raises(ConfigurationError, match="Cannot send the reset"):
+        with pytest.raises(ConfigurationError, match=r"Cannot send the reset: arguments\.seed: "):
             await env.reset(seed=object())
         assert (await env.step({"text": "on"})).observation["count"] == 1
+
+
+@pytest.mark.parametrize("wire", ["native", "openenv"])
+async def test_an_observation_that_cannot_be_sent_is_told_with_its_place(
+    serve: Callable[..., str], wire: Literal["native", "openenv"]
+) -> None:
+    async with GenericEnvClient(serve(), wire=wire) as env:
+        with pytest.raises(EnvironmentExecutionError, match=r"cannot be sent: observation\.screen\.of\[0\]: an object"):
+            await env.step({"odd": True})
 
 
 async def test_a_server_of_the_openenv_wire_is_spoken_to_as_it_understands(scripted: Callable[..., str]) -> None:
