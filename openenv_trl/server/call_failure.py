@@ -6,7 +6,12 @@ import logging
 
 from pydantic import BaseModel
 
-from openenv_trl.errors import ActionValidationError, DeadlineExceededError, EnvironmentExecutionError
+from openenv_trl.errors import (
+    ActionValidationError,
+    DeadlineExceededError,
+    EnvironmentExecutionError,
+    SessionStateError,
+)
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -23,7 +28,10 @@ def failure_of(error: BaseException, where: str, call: str, session_id: str, abo
     """
     if call == "step" and isinstance(error, ActionValidationError):
         return error
-    logger.error("%s raised in session %s", where, session_id, exc_info=error, extra=about)
+    if isinstance(error, ActionValidationError | SessionStateError):  # the caller's mistake, and not the environment's
+        logger.info("%s was refused in session %s: %s", where, session_id, error, extra=about)
+    else:
+        logger.error("%s raised in session %s", where, session_id, exc_info=error, extra=about)
     return EnvironmentExecutionError(str(error) or type(error).__name__, phase=where, session_id=session_id)
 
 

@@ -14,6 +14,9 @@ from openenv_trl.wire.observations import has_finite_reward, serialize_observati
 
 logger = logging.getLogger("openenv_trl.server")
 
+CARRIED_OUT = {"step": "step was taken", "reset": "reset was done"}
+"""How errors tell of a call that was carried out."""
+
 
 async def answer(session: HostedSession, text: str) -> bytes | None:
     """Return the reply to a text message; None where it asks for the end of the session."""
@@ -30,38 +33,47 @@ async def answer(session: HostedSession, text: str) -> bytes | None:
 
 async def _reply(session: HostedSession, request: Request) -> bytes:
     if request.type == "step":
-        return _observation_frame(session, await session.step(request.data), "step was taken")
+        return _observation_frame(session, await session.step(request.data), "step")
     if request.type == "reset":
-        return _observation_frame(session, await session.reset(request.data), "reset was done")
+        return _observation_frame(session, await session.reset(request.data), "reset")
     if request.type == "state":
         try:
             return encode_reply("state", await session.state())
         except TypeError as error:
-            return unsendable("state was read", error).encode()
+            return unsendable("state was read", error, session.about("state")).encode()
     return encode_reply("mcp", await answer_rpc(session, request.data))
 
 
-def _observation_frame(session: HostedSession, observation: Observation, what: str) -> bytes:
+def _observation_frame(session: HostedSession, observation: Observation, call: str) -> bytes:
     if not has_finite_reward(observation):
-        logger.warning("Session %s: the reward is %s; it is sent as null", session.session_id, observation.reward)
+        text = "Session %s: the reward is %s; it is sent as null"
+        logger.warning(text, session.session_id, observation.reward, extra=session.about(call))
     try:
         return encode_reply("observation", serialize_observation(observation))
     except Exception as error:  # boundary: pydantic serializers are the environment author's code
-        return unsendable(what, error).encode()
+        return unsendable(CARRIED_OUT[call], error, session.about(call)).encode()
 
 
-def unsendable(what: str, error: Exception) -> Fault:
-    """Return the fault of a call that was carried out, and whose result cannot be sent."""
+def unsendable(what: str, error: Exception, about: dict[str, str]) -> Fault:
+    """Return the fault of a call that was carried out, and whose result cannot be sent.
+
+    Args:
+        what: What was carried out.
+        error: Why its result cannot be sent.
+        about: The ``extra`` of the log's record.
+    """
     text = f"The {what}, but its result cannot be sent: {error}. The fault is the environment's."
-    logger.error("%s", text)
+    logger.error("%s", text, extra=about)
     return Fault(text, WSErrorCode.EXECUTION_ERROR.value)
 
 
-def too_long(found_bytes: int, allowed_bytes: int, whose_limit: str = "the server's max_message_bytes") -> Fault:
+def too_long(
+    found_bytes: int, allowed_bytes: int, about: dict[str, str], whose_limit: str = "the server's max_message_bytes"
+) -> Fault:
     """Return the fault of a call that was carried out, and whose result is longer than a message may be."""
     text = (
         f"The call was carried out, but its result cannot be sent: it has {found_bytes} bytes, and a message may have "
         f"{allowed_bytes} ({whose_limit})."
     )
-    logger.warning("%s", text)
+    logger.warning("%s", text, extra=about)
     return Fault(text, WSErrorCode.EXECUTION_ERROR.value)

@@ -16,6 +16,7 @@ from openenv_trl.wire.codec import decode, encode
 from openenv_trl.wire.tools import CallToolResult
 
 EPISODE_OVER = "The episode is over."
+NO_OTHER = f"{EPISODE_OVER} Only the trainer can begin another: no tool can."
 
 _NOT_THE_AGENTS = {"reward", "done", "metadata"}
 

@@ -17,7 +17,7 @@ from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError,
 from openenv_trl.progress import progress_listener
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.mcp_progress import ProgressReports
-from openenv_trl.server.mcp_results import agent_mistake, agent_result, agent_tools
+from openenv_trl.server.mcp_results import NO_OTHER, agent_mistake, agent_result, agent_tools
 from openenv_trl.server.mcp_sdk import Caller, ProtocolFailure, Report
 from openenv_trl.wire.rpc import RpcErrorCode
 from openenv_trl.wire.tools import mcp_tool
@@ -62,6 +62,8 @@ class AgentTools:
             outcome = await self._call_with_progress(name, arguments, caller.report)
         if isinstance(outcome, ProtocolFailure):
             raise outcome
+        if outcome["isError"] and self._hosted.session.is_episode_over:  # whatever the environment advises
+            outcome["content"].append({"type": "text", "text": NO_OTHER})
         if await self._is_list_outdated():
             self._listed = None  # told once, until the client lists them again
             await caller.tools_changed()
@@ -92,7 +94,8 @@ class AgentTools:
         try:
             return agent_result(value)
         except TypeError as error:
-            logger.error("The result of the tool '%s' cannot be sent: %s", name, error)
+            text = "The result of the tool '%s' cannot be sent: %s"
+            logger.error(text, name, error, extra=self._hosted.about("tool call"))
             return agent_mistake(f"The tool '{name}' was called, but its result cannot be sent as JSON: {error}")
 
     async def _call_with_progress(

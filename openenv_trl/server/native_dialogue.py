@@ -19,7 +19,7 @@ import anyio
 
 from openenv_trl.errors import OpenEnvError, ProtocolError
 from openenv_trl.server.channel import Channel
-from openenv_trl.server.dialogue import too_long, unsendable
+from openenv_trl.server.dialogue import CARRIED_OUT, too_long, unsendable
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.native_sessions import NativeSession, NativeSessions
 from openenv_trl.server.tool_rpc import answer_rpc
@@ -201,42 +201,53 @@ class NativeDialogue:
         kind, hosted = request.kind, session.hosted
         try:
             if kind == frames.STEP:
-                return self._observation(request, await hosted.step(request.body, deadline_s=request.deadline_s))
+                return self._observation(
+                    hosted, request, await hosted.step(request.body, deadline_s=request.deadline_s)
+                )
             if kind == frames.RESET:
-                return self._observation(request, await hosted.reset(request.body, deadline_s=request.deadline_s))
+                return self._observation(
+                    hosted, request, await hosted.reset(request.body, deadline_s=request.deadline_s)
+                )
             if kind == frames.STATE:
-                state = await hosted.state(deadline_s=request.deadline_s)
-                return self._packed(request, [frames.STATE_REPLY, request.session, request.call, state])
+                try:
+                    state = await hosted.state(deadline_s=request.deadline_s)
+                except TypeError as error:
+                    fault = unsendable("state was read", error, hosted.about("state"))
+                    return frames.encode_error(request.session, request.call, fault)
+                return self._packed(hosted, request, [frames.STATE_REPLY, request.session, request.call, state])
             response = await answer_rpc(hosted, request.body)
-            return self._packed(request, [frames.RPC_REPLY, request.session, request.call, response])
+            return self._packed(hosted, request, [frames.RPC_REPLY, request.session, request.call, response])
         except OpenEnvError as error:
             return frames.encode_error(request.session, request.call, fault_of(error))
         except Exception:  # boundary: what is not foreseen is a fault of the server, and is said so
-            logger.exception("A call of session %s failed by a fault of the server", hosted.session_id)
+            text = "A call of session %s failed by a fault of the server"
+            logger.exception(text, hosted.session_id, extra=hosted.about())
             fault = Fault("The server failed; its log tells why.", WSErrorCode.EXECUTION_ERROR.value)
             return frames.encode_error(request.session, request.call, fault)
 
-    def _observation(self, request: NativeRequest, observation: Observation) -> bytes:
+    def _observation(self, hosted: HostedSession, request: NativeRequest, observation: Observation) -> bytes:
         try:
             shown = dump_model(observation, exclude=_MOVED_OUT, at="observation")
             frame = [frames.OBSERVATION, request.session, request.call, shown, observation.reward, observation.done]
-            return self._fitting(request, pack(frame, "observation"))
+            return self._fitting(hosted, request, pack(frame, "observation"))
         except Exception as error:  # boundary: pydantic serializers are the environment author's code
-            what = "step was taken" if request.kind == frames.STEP else "reset was done"
-            return frames.encode_error(request.session, request.call, unsendable(what, error))
+            call = "step" if request.kind == frames.STEP else "reset"
+            fault = unsendable(CARRIED_OUT[call], error, hosted.about(call))
+            return frames.encode_error(request.session, request.call, fault)
 
-    def _packed(self, request: NativeRequest, frame: list[Any]) -> bytes:
+    def _packed(self, hosted: HostedSession, request: NativeRequest, frame: list[Any]) -> bytes:
         try:
-            return self._fitting(request, pack(frame, "state" if request.kind == frames.STATE else "result"))
+            return self._fitting(hosted, request, pack(frame, "state" if request.kind == frames.STATE else "result"))
         except TypeError as error:
-            return frames.encode_error(request.session, request.call, unsendable("call was carried out", error))
+            fault = unsendable("call was carried out", error, hosted.about())
+            return frames.encode_error(request.session, request.call, fault)
 
-    def _fitting(self, request: NativeRequest, frame: bytes) -> bytes:
+    def _fitting(self, hosted: HostedSession, request: NativeRequest, frame: bytes) -> bytes:
         limit = min(self._peer_bytes, self._max_bytes)
         if len(frame) + frames.HEADER_BYTES <= limit:
             return frame
         whose = "the server's max_message_bytes" if limit == self._max_bytes else "the client's max_message_size_mb"
-        return frames.encode_error(request.session, request.call, too_long(len(frame), limit, whose))
+        return frames.encode_error(request.session, request.call, too_long(len(frame), limit, hosted.about(), whose))
 
     # ------------------------------------------------------------------ sessions
 

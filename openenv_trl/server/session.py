@@ -113,6 +113,11 @@ class Session:
         """Whether it could take a call now."""
         return self.state is _READY or self.state is _IN_EPISODE
 
+    @property
+    def is_episode_over(self) -> bool:
+        """Whether the episode that was begun last is over."""
+        return self._resting_state is _READY and self.last_activity_at != self.opened_at
+
     def opened(self, now: float | None = None) -> Decision:
         """The environment is built; the time, if given, is when its rest begins."""
         self._require(SessionState.OPENING, "its environment was reported as built, but it was built already")

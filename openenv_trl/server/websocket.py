@@ -158,7 +158,7 @@ class OpenEnvDialogue:
             if frame is None:
                 return
             if len(frame) > self._max_message_bytes:
-                frame = too_long(len(frame), self._max_message_bytes).encode()
+                frame = too_long(len(frame), self._max_message_bytes, session.about()).encode()
             channel.send(frame, text=True)
             if session.is_over:
                 return

@@ -231,11 +231,17 @@ async def test_what_cannot_be_sent_is_refused_and_the_session_goes_on(serve: Cal
 
 @pytest.mark.parametrize("wire", ["native", "openenv"])
 async def test_an_observation_that_cannot_be_sent_is_told_with_its_place(
-    serve: Callable[..., str], wire: Literal["native", "openenv"]
+    serve: Callable[..., str], wire: Literal["native", "openenv"], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with GenericEnvClient(serve(), wire=wire) as env:
+        await env.reset(episode_id="e-1")
         with pytest.raises(EnvironmentExecutionError, match=r"cannot be sent: observation\.screen\.of\[0\]: an object"):
             await env.step({"odd": True})
+    (record,) = [each for each in caplog.records if "cannot be sent" in each.getMessage()]
+    told = record.__dict__
+    assert (told["episode_id"], told["call"]) == ("e-1", "step")
+    assert told["session_id"]
+    assert told["transport"] == ("native" if wire == "native" else "ws")
 
 
 async def test_a_server_of_the_openenv_wire_is_spoken_to_as_it_understands(scripted: Callable[..., str]) -> None:

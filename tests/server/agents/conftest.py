@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from openenv_trl.environment import Environment, tool
+from openenv_trl.errors import SessionStateError
 from openenv_trl.mcp_environment import MCPEnvironment
 from openenv_trl.progress import report_progress
 from openenv_trl.server import create_app
@@ -75,6 +76,11 @@ class Counter(Environment[Action, Observation, State]):
     def finish(self) -> Seen:
         """End the episode."""
         return Seen(text="finished", reward=1.0, done=True)
+
+    @tool
+    def go_on(self) -> str:
+        """Refuse, as an environment does after the end of its episode."""
+        raise SessionStateError("The hand is over. Call reset.", phase="step")
 
     @tool
     async def hang(self) -> str:

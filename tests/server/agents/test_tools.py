@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import anyio
@@ -59,6 +60,25 @@ async def test_mistakes_of_the_model_are_results_that_it_can_read(stage: Any) ->
         assert "the machine broke" in stage.texts(broken)[0]
         assert (await session.call_tool("return_nonsense", {}))["isError"]
         assert stage.texts(await session.call_tool("add", {"number": 1})) == ["1"]
+
+
+async def test_an_agent_whose_episode_is_over_is_told_who_begins_another(
+    stage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with stage.agent(stage.serve()) as session:
+        await session.initialize()
+        begun = await session.call_tool("go_on", {})
+        assert stage.texts(begun) == ["The tool 'go_on' failed: The hand is over. Call reset."]
+        await session.call_tool("finish", {})
+        over = await session.call_tool("go_on", {})
+        assert over["isError"]
+        assert stage.texts(over)[-1] == "The episode is over. Only the trainer can begin another: no tool can."
+        assert "Only the trainer" in stage.texts(await session.call_tool("add", {"number": "many"}))[-1]
+        assert stage.texts(await session.call_tool("add", {"number": 1})) == ["1"]
+    refused = [record for record in caplog.records if "was refused" in record.getMessage()]
+    assert [(record.levelno, record.exc_info) for record in refused] == [(logging.INFO, None)] * 2
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @pytest.mark.parametrize("name", ["reset", "step", "state", "close", "reset_async", "step_async", "call_tool"])
