@@ -28,6 +28,7 @@ from openenv_trl.rollout import (
     RolloutEngine,
     RolloutLimits,
     SamplingParameters,
+    Task,
     Trajectory,
     write_parquet,
 )
@@ -116,6 +117,7 @@ class EnvironmentRollout:
         self._engine_is_for: tuple[Any, ...] = ()
         self._pool: SessionPool[GenericEnvClient] | None = None
         self._portal: anyio.from_thread.BlockingPortal | None = None
+        self._runs: set[anyio.CancelScope] = set()
         self._exit = contextlib.ExitStack()
 
     def prepare_dataset(self, dataset: Any, *, columns: Sequence[str] | None = None) -> Any:
@@ -153,7 +155,7 @@ class EnvironmentRollout:
         bridge = GenerationBridge(
             trainer_generate(trainer), stop_ids=trainer_stop_ids(trainer), lockstep=trainer_lockstep(trainer)
         )
-        work = portal.start_task_soon(engine.run, tasks, bridge, SamplingParameters())
+        work = portal.start_task_soon(self._run, engine, tasks, bridge)
         bridge.serve(work, portal)
         trajectories: list[Trajectory] = work.result()
         self._report(trajectories, trainer, batch)
@@ -161,6 +163,9 @@ class EnvironmentRollout:
 
     def close(self) -> None:
         """Close all sessions and end the background loop. Called at interpreter exit too."""
+        if self._portal is not None:
+            # An interrupt can hit the main thread at any moment: a run that it no longer knows of would wait for it.
+            self._portal.call(self._cancel_runs)
         self._exit.close()
         self._engine = self._portal = self._pool = None
 
@@ -169,6 +174,19 @@ class EnvironmentRollout:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def _run(self, engine: RolloutEngine, tasks: list[Task], bridge: GenerationBridge) -> list[Trajectory]:
+        with anyio.CancelScope() as scope:
+            self._runs.add(scope)
+            try:
+                return await engine.run(tasks, bridge, SamplingParameters())
+            finally:
+                self._runs.discard(scope)
+        raise ConfigurationError("The rollout was closed while a batch was played.")
+
+    def _cancel_runs(self) -> None:
+        for scope in list(self._runs):
+            scope.cancel()
 
     def _started(self, trainer: Any) -> tuple[RolloutEngine, anyio.from_thread.BlockingPortal]:
         """The engine for this trainer, and the portal of its loop; both are made when they are first needed."""

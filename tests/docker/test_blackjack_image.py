@@ -120,7 +120,7 @@ def test_the_app_is_found_under_the_path_of_cloud_providers(container: str) -> N
     docker("exec", "--workdir", "/app/env", container, "python", "-c", code)
 
 
-def test_it_stops_at_once_when_told_to_also_with_a_session_open(image: str) -> None:
+def test_it_stops_in_time_when_told_to_also_with_an_episode_running(image: str) -> None:
     name = docker("run", "--detach", "--publish", "127.0.0.1:0:8000", image).stdout.strip()
     try:
         wait_until_it_serves(name)

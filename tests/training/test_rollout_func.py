@@ -16,6 +16,7 @@ from openenv_trl import RolloutLimits
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
 from openenv_trl.rollout import EndReason, Trajectory, read_parquet
 from openenv_trl.training import EnvironmentRollout
+from openenv_trl.training.generation import GenerationBridge
 from openenv_trl.training.rollout_func import BatchNames
 
 MakeTrainer = Callable[..., GRPOTrainer]
@@ -283,6 +284,18 @@ def test_a_rollout_serves_the_trainer_that_calls_it(make_trainer: MakeTrainer, b
             assert engine._tokenizer is trainer.processing_class
             seen.append((trainer.processing_class, engine.limits.max_completion_tokens))
     assert [tokens for _, tokens in seen] == [60, 600], "the trainer's own length, where no limit was set"
+
+
+@pytest.mark.timeout(120)
+def test_an_interrupt_at_any_moment_leaves_no_episode_waiting(
+    make_trainer: MakeTrainer, blackjack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt  # before the thread that generates has even begun to serve
+
+    monkeypatch.setattr(GenerationBridge, "serve", interrupted)
+    with pytest.raises(KeyboardInterrupt), EnvironmentRollout(blackjack_url, limits=LIMITS) as rollout:
+        make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1).train()
 
 
 def test_one_server_that_answers_is_enough(make_trainer: MakeTrainer, blackjack_url: str) -> None:
