@@ -96,7 +96,7 @@ def python_of(package: str) -> str:
 def variables_of(package: Package) -> dict[str, str]:
     """The environment variables with which a process of the package finds ``served``."""
     # Waiting for sessions to end would only delay the next server.
-    return {**os.environ, "PYTHONPATH": str(_tree(package)), "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
+    return {**os.environ, "PYTHONPATH": f"{_tree(package)}{os.pathsep}{ROOT}", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 
 
 def public_versions() -> dict[str, str]:
