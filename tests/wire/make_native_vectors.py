@@ -31,7 +31,7 @@ def vectors() -> list[tuple[str, str, bytes, Any]]:
         (
             "greeting of a server",
             "server",
-            frames.encode_greeting(104_857_600, resume_s=30.0, worker=None, software="openenv-trl"),
+            frames.encode_greeting(104_857_600, resume_s=30.0, worker=None, workers=1, software="openenv-trl"),
         ),
         ("open", "client", frames.encode_request(frames.OPEN, 1, 1, {})),
         ("open, waiting for a slot", "client", frames.encode_request(frames.OPEN, 300, 1, {"wait_ms": 5000})),
