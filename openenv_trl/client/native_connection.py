@@ -164,12 +164,17 @@ class NativeConnection:
             self._send_now(frame)  # there are no others
             return
         self._out.append(frame)
-        if not self._flush_comes:
+        if len(self._out) >= frames.JOINED_FRAMES:
+            self._send_out()  # the server has something to do while the others are made
+        elif not self._flush_comes:
             self._flush_comes = True
             self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_comes = False
+        self._send_out()
+
+    def _send_out(self) -> None:
         out, self._out = self._out, []
         if out:
             self._send_now(*out)

@@ -324,12 +324,17 @@ class NativeDialogue:
             self._channel.send(array_header(1) + frame, text=False)  # there are no others
             return
         self._out.append(frame)
-        if not self._flush_comes:
+        if len(self._out) >= frames.JOINED_FRAMES:
+            self._send_out()  # the client has something to do while the rest is worked off
+        elif not self._flush_comes:
             self._flush_comes = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_comes = False
+        self._send_out()
+
+    def _send_out(self) -> None:
         out, self._out = self._out, []
         if self._channel is not None:
             for message in frames.join(out):

@@ -37,6 +37,8 @@ CLOSED: Final = 20
 ERROR: Final = 21
 
 MOST_SESSIONS: Final = 2**32 - 1
+JOINED_FRAMES: Final = 32
+"""Frames in one message at most: enough to share its cost, and few enough that both sides work at the same time."""
 _JOINED_BYTES = 256 * 1024  # of frames in one message, unless a single frame is longer
 
 _BODY_IS_OBJECT = frozenset((OPEN, RESET, STEP, RPC, RESUME))
