@@ -207,12 +207,12 @@ WHY: dict[str, str] = {
     for count in ("1 session", "64 sessions", "1,024 sessions")
 } | {
     "p50 of a step, native wire, 1 session, ratio to the public package": (
-        "The sockets' round trip is most of it: two bare picows sockets (limit_picows) take 0.11 ms in the same run, more than "
-        "a quarter of the public package's p50, which is 0.41 ms here and was 0.58 ms where the aim was set."
+        "The sockets' round trip is most of it: two bare picows sockets (limit_picows) take 0.11 ms in the same run, more "
+        "than a quarter of the public package's p50, which is 0.41 ms here and was 0.58 ms where the aim was set."
     ),
     "MCP tool steps/s, 1 session, ratio to the public package": (
-        "One session waits for one round trip at a time: two bare picows sockets make 8,600 a second, 28 times the public "
-        "package's 304, which was 219 where the aim was set. With 64 sessions the ratio is above 100."
+        "One session waits for one round trip at a time: two bare picows sockets make 8,600 a second, 28 times the "
+        "public package's 304, which was 219 where the aim was set. With 64 sessions the ratio is above 100."
     ),
 }
 
