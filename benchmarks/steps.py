@@ -207,7 +207,7 @@ WHY: dict[str, str] = {
     for count in ("1 session", "64 sessions", "1,024 sessions")
 } | {
     "p50 of a step, native wire, 1 session, ratio to the public package": (
-        "The sockets' round trip is most of it: two bare picows sockets (limit_picows) take 0.11 ms in the same run, more "
+        "The sockets' round trip is most of it: two bare picows sockets take 0.11 ms in the same run, more "
         "than a quarter of the public package's p50, which is 0.41 ms here and was 0.58 ms where the aim was set."
     ),
     "MCP tool steps/s, 1 session, ratio to the public package": (
