@@ -44,7 +44,6 @@ class _Fast:
     max_message_bytes: int
     ping_interval_s: float
     access: Any
-    affinity: Any
 
 
 class FastWebSocketProtocol(asyncio.Protocol):
@@ -68,8 +67,6 @@ class FastWebSocketProtocol(asyncio.Protocol):
             fast = _fast_parts(self._config.app)
             handshake = _handshake(data, self._transport)
             door = fast.doors.get(handshake.path) if fast is not None else None
-            if fast is not None and self._handed_over(fast, handshake, data):
-                return
             if fast is None or door is None:
                 self._inner = self._uvicorns_own()
             else:
@@ -94,15 +91,6 @@ class FastWebSocketProtocol(asyncio.Protocol):
             self._channel.close(1012, "the server is shutting down")
         else:
             self._transport.close()
-
-    def _handed_over(self, fast: _Fast, handshake: Handshake, head: bytes) -> bool:
-        if fast.affinity is None:
-            return False
-        owner = fast.affinity.owner(handshake.path, handshake.query, handshake.headers)
-        if owner is None:
-            return False
-        fast.affinity.hand_over(self._transport, head, owner)
-        return True
 
     def _uvicorns_own(self) -> Any:
         from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
@@ -332,7 +320,6 @@ def _fast_parts(app: Any) -> _Fast | None:
         max_message_bytes=app.state.settings.max_message_bytes,
         ping_interval_s=app.state.settings.ping_interval_s,
         access=getattr(state, "access", None),
-        affinity=getattr(state, "affinity", None),
     )
 
 
