@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import anyio
 
+from openenv_trl.alarm import Alarm
 from openenv_trl.client.connection import refusal
 from openenv_trl.client.native_connection import NativeConnection
 from openenv_trl.client.session import ClientSession, ClientState
@@ -44,17 +46,16 @@ class NativeLink:
     """
 
     __slots__ = (
+        "_alarm",
         "_call",
         "_connect",
         "_connection",
-        "_deadline",
         "_frame",
         "_message_timeout_s",
         "_number",
         "_open_frame",
         "_reply",
         "_session",
-        "_timer",
         "_token",
         "_turn",
         "_url",
@@ -80,8 +81,7 @@ class NativeLink:
         self._frame: bytes | None = None  # the open call's, to be sent again on another connection
         self._reply: asyncio.Future[list[Any]] | None = None
         self._token = ""
-        self._timer: asyncio.TimerHandle | None = None
-        self._deadline: float | None = None
+        self._alarm = Alarm(self._time_is_up)
         self._turn = Turn()
         self.session_id: str | None = None
 
@@ -146,7 +146,7 @@ class NativeLink:
                 await self._closed_by(connection)
         finally:  # also where the caller was cancelled: the request is on its way
             self._end_call()
-            self._stop_timer()
+            self._alarm.stop()
             await connection.leave(self._number)
 
     async def _closed_by(self, connection: NativeConnection) -> None:
@@ -154,7 +154,7 @@ class NativeLink:
         self._call += 1
         self._frame = frames.encode_request(frames.CLOSE, self._number, self._call)
         connection.put(self._frame)
-        self._watch(connection.loop, _CLOSE_S)
+        self._watch(_CLOSE_S)
         with contextlib.suppress(DeadlineExceededError, SessionLostError):
             await reply
 
@@ -217,7 +217,7 @@ class NativeLink:
             self._session.connected()
         except BaseException:
             self._session.connect_failed()
-            self._stop_timer()
+            self._alarm.stop()
             self._connection = None
             if connection is not None:
                 with anyio.CancelScope(shield=True):
@@ -228,11 +228,10 @@ class NativeLink:
         connection = self._connection
         if connection is None:
             raise SessionLostError(f"The session on {self._url} is gone.", phase=phase)
-        loop = connection.loop
-        reply = self._reply = loop.create_future()
+        reply = self._reply = connection.loop.create_future()
         self._frame = frame
         connection.put(frame)
-        self._watch(loop, limit_s)
+        self._watch(limit_s)
         try:
             return await reply
         except asyncio.CancelledError:
@@ -285,10 +284,16 @@ class NativeLink:
             self._let_go()
 
     def _let_go(self) -> None:
-        self._stop_timer()
+        self._alarm.stop()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.forget(self._number)
+
+    def _watch(self, limit_s: float) -> None:
+        self._alarm.set(time.monotonic() + min(limit_s, _FOREVER_S))
+
+    def _time_is_up(self) -> None:
+        self._fail(DeadlineExceededError("time is up"))
 
     def _fail(self, error: OpenEnvError) -> None:
         if self._reply is not None and not self._reply.done():
@@ -296,7 +301,7 @@ class NativeLink:
 
     def _end_call(self) -> None:
         self._reply = self._frame = None
-        self._deadline = None
+        self._alarm.clear()
 
     def _encoded(self, phase: str, kind: int, body: Any, limit_s: float) -> bytes:
         deadline_s = limit_s + _HEAD_START_S if limit_s < _FOREVER_S else None
@@ -312,30 +317,6 @@ class NativeLink:
                 "of the client and max_message_bytes of the server.",
             )
         return frame
-
-    # ------------------------------------------------------------------ time
-
-    def _watch(self, loop: asyncio.AbstractEventLoop, limit_s: float) -> None:
-        # One timer, moved only when it fires too early: most calls are over long before.
-        self._deadline = at = loop.time() + min(limit_s, _FOREVER_S)
-        if self._timer is None or self._timer.when() > at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = loop.call_at(at, self._time_is_up, loop)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _time_is_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        if self._deadline is None:
-            return
-        if loop.time() < self._deadline:
-            self._timer = loop.call_at(self._deadline, self._time_is_up, loop)
-        else:
-            self._fail(DeadlineExceededError("time is up"))
 
 
 def _observation(items: list[Any]) -> Reply:

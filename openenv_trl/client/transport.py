@@ -6,10 +6,12 @@ Source of the settings: the public package's client (message limit, pings, no pr
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from openenv_trl.alarm import Alarm
 from openenv_trl.client.address import ServerAddress
 from openenv_trl.client.handshake import open_message_socket
 from openenv_trl.client.message_socket import MessageSocket, SocketClosed, SocketSettings
@@ -95,7 +97,7 @@ class AwaitedSocket:
         self._receiver: asyncio.Future[bytes] | None = None
         self._ended: str | None = None
         self._end = self._loop.create_future()
-        self._deadline = _LazyDeadline(self._loop, self.abort)
+        self._deadline = _AbortDeadline(self.abort)
 
     @property
     def is_open(self) -> bool:
@@ -171,42 +173,25 @@ class AwaitedSocket:
             self._receiver.set_exception(SocketClosed(how))
 
 
-class _LazyDeadline:
-    """A deadline that is set and lifted for each call. Its one timer is moved only when it fires too early."""
+class _AbortDeadline:
+    """A `Deadline` that is set and lifted for each call."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, abort: Callable[[], None]) -> None:
+    def __init__(self, abort: Callable[[], None]) -> None:
         self.passed = False
-        self._loop = loop
         self._abort = abort
-        self._at: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._ring)
 
-    def set(self, seconds: float) -> _LazyDeadline:
+    def set(self, seconds: float) -> _AbortDeadline:
         self.passed = False
-        self._at = at = self._loop.time() + seconds
-        timer = self._timer
-        if timer is None or timer.when() > at:
-            if timer is not None:
-                timer.cancel()
-            self._timer = self._loop.call_at(at, self._fire)
+        self._alarm.set(time.monotonic() + seconds)
         return self
 
     def lift(self) -> None:
-        self._at = None
+        self._alarm.clear()
 
     def stop(self) -> None:
-        """There will be no other: the timer would keep the socket alive until it fires."""
-        self._at = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
 
-    def _fire(self) -> None:
-        self._timer = None
-        if self._at is None:
-            return
-        if self._loop.time() < self._at:
-            self._timer = self._loop.call_at(self._at, self._fire)
-            return
+    def _ring(self) -> None:
         self.passed = True
         self._abort()

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from openenv_trl.alarm import Alarm
 from openenv_trl.errors import (
     ActionValidationError,
     OpenEnvError,
     SessionLostError,
 )
-from openenv_trl.server.alarm import Alarm
 from openenv_trl.server.call_failure import deadline_passed, failure_of, not_begun, unexpected
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.hooks import AnyEnvironment, Hooks

@@ -38,8 +38,8 @@ class Alarm:
         self._deadline = math.inf
 
     def stop(self) -> None:
-        """There never will be one again."""
-        self._deadline = math.inf
+        """There is no deadline any more, and no timer that would keep its owner alive."""
+        self._deadline = self._timer_at = math.inf
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
