@@ -8,13 +8,14 @@ from openenv_trl.rollout.actions import (
     ToolCall,
 )
 from openenv_trl.rollout.batching import BatchSettings
+from openenv_trl.rollout.conversation import Conversation, Heard, TokenConversation, TokenRecord
 from openenv_trl.rollout.dialogue import Dialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.engine import RolloutEngine
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics
 from openenv_trl.rollout.observation import observation_text
-from openenv_trl.rollout.policy import Completion, Policy, SamplingParameters
+from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
 from openenv_trl.rollout.scripted import RandomActionPolicy, ScriptedPolicy
 from openenv_trl.rollout.store import read_parquet, write_parquet
 from openenv_trl.rollout.task import Message, Task
@@ -25,9 +26,12 @@ __all__ = [
     "ActionInterface",
     "BatchSettings",
     "Completion",
+    "Conversation",
     "Dialogue",
     "DialogueTemplate",
     "EndReason",
+    "FailedCompletion",
+    "Heard",
     "Message",
     "ParsedTurn",
     "Policy",
@@ -38,6 +42,8 @@ __all__ = [
     "ScriptedPolicy",
     "Task",
     "TextActions",
+    "TokenConversation",
+    "TokenRecord",
     "ToolActions",
     "ToolCall",
     "Trajectory",

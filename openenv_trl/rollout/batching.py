@@ -13,7 +13,7 @@ import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
 from openenv_trl.errors import ConfigurationError, PolicyError
-from openenv_trl.rollout.policy import Completion, Policy, SamplingParameters
+from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
 
 
 class BatchSettings(BaseModel):
@@ -95,7 +95,7 @@ class _Request:
     prompt: Sequence[int]
     max_new_tokens: int
     answered: anyio.Event = field(default_factory=anyio.Event)
-    completion: Completion | None = None
+    completion: Completion | FailedCompletion | None = None
 
 
 class BatchedPolicy:
@@ -111,6 +111,7 @@ class BatchedPolicy:
         self.batch_sizes: list[int] = []
         """The size of each batch so far."""
         self._policy = policy
+        self._concurrent = bool(getattr(policy, "concurrent", False))
         self._sampling = sampling
         self._batcher = ReadyBatcher(settings)
         self._requests: dict[int, _Request] = {}
@@ -127,8 +128,13 @@ class BatchedPolicy:
             self._batcher.episode_ended()
             self._changed.set()
 
-    async def complete(self, prompt: Sequence[int], max_new_tokens: int) -> Completion:
+    async def complete(self, prompt: Sequence[int], max_new_tokens: int) -> Completion | FailedCompletion:
         """One completion of at most so many tokens."""
+        if self._concurrent:
+            request = _Request(prompt, max_new_tokens)
+            await self._generate([request])
+            assert request.completion is not None
+            return request.completion
         key, self._next_key = self._next_key, self._next_key + 1
         request = self._requests[key] = _Request(prompt, max_new_tokens)
         self._batcher.request_added(key, anyio.current_time())
@@ -162,8 +168,8 @@ class BatchedPolicy:
 
     async def _generate(self, requests: list[_Request]) -> None:
         self.batch_sizes.append(len(requests))
-        longest = max(request.max_new_tokens for request in requests)
-        sampling = replace(self._sampling, max_new_tokens=longest)
+        limits = tuple(request.max_new_tokens for request in requests)
+        sampling = replace(self._sampling, max_new_tokens=max(limits), row_limits=limits)
         try:
             completions = await self._policy.generate([request.prompt for request in requests], sampling)
         except (PolicyError, ConfigurationError):
@@ -183,11 +189,14 @@ class BatchedPolicy:
             request.answered.set()
 
 
-def _cut(completion: Completion, max_new_tokens: int) -> Completion:
+def _cut(completion: Completion | FailedCompletion, max_new_tokens: int) -> Completion | FailedCompletion:
     """The completion within its own episode's limit, where its batch allowed more."""
-    if len(completion.ids) <= max_new_tokens:
+    if isinstance(completion, FailedCompletion) or len(completion.ids) <= max_new_tokens:
         return completion
     logprobs = completion.logprobs
-    return Completion(
-        completion.ids[:max_new_tokens], None if logprobs is None else logprobs[:max_new_tokens], finished=False
+    return replace(
+        completion,
+        ids=completion.ids[:max_new_tokens],
+        logprobs=None if logprobs is None else logprobs[:max_new_tokens],
+        finished=False,
     )

@@ -22,6 +22,8 @@ class Dialogue:
         completion_ids: All that came after it.
         mask: 1 for sampled ids, 0 for the environment's.
         logprobs: Of the sampled ids; 0.0 for the environment's. None if a completion came without.
+        versions: Which weights sampled what: pairs of the place in ``completion_ids`` where a version begins, and its
+            number; empty where the policy does not tell.
     """
 
     def __init__(self, template: DialogueTemplate, messages: Sequence[Message]) -> None:
@@ -30,6 +32,7 @@ class Dialogue:
         self.completion_ids: list[int] = []
         self.mask: list[int] = []
         self.logprobs: list[float] | None = []
+        self.versions: list[tuple[int, int]] = []
         self._last: Completion | None = None
 
     def context_ids(self) -> list[int]:
@@ -50,6 +53,9 @@ class Dialogue:
             raise PolicyError("The policy gave an empty completion; it must give at least the end token.")
         if logprobs is not None and len(logprobs) != len(ids):
             raise PolicyError(f"The policy gave {len(logprobs)} log-probs for {len(ids)} ids; give one for each.")
+        version = completion.version
+        if version is not None and (not self.versions or self.versions[-1][1] != version):
+            self.versions.append((len(self.completion_ids), version))
         self.completion_ids.extend(ids)
         self.mask.extend([1] * len(ids))
         if self.logprobs is not None:

@@ -16,6 +16,7 @@ import anyio
 from openenv_trl.errors import ConfigurationError, DeadlineExceededError, SessionStateError
 from openenv_trl.rollout.actions import ActionInterface, ToolActions
 from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings
+from openenv_trl.rollout.conversation import Conversation, TokenConversation
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.episode import Episode, EpisodeSetting
 from openenv_trl.rollout.failures import FINAL, EpisodeFailed, failure_of
@@ -24,7 +25,7 @@ from openenv_trl.rollout.metrics import rollout_metrics, warn_of_group_mismatche
 from openenv_trl.rollout.policy import Policy, SamplingParameters
 from openenv_trl.rollout.refusals import RefusalWatch
 from openenv_trl.rollout.session import SessionLease, SessionSource
-from openenv_trl.rollout.task import Task
+from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.trajectory import EndReason, Trajectory
 
@@ -156,11 +157,21 @@ class RolloutEngine:
             return []
         await self.prepare()
         batched = BatchedPolicy(policy, sampling or SamplingParameters(), self._batching)
+
+        def converse(messages: list[Message]) -> Conversation:
+            return TokenConversation(
+                self.template,
+                self.actions,
+                batched,
+                messages,
+                max_generation_attempts=self.limits.max_generation_attempts,
+            )
+
         setting = EpisodeSetting(
             template=self.template,
             actions=self.actions,
             limits=self.limits,
-            policy=batched,
+            converse=converse,
             refusals=self._refusals,
             observation_separator=self._observation_separator,
         )
@@ -210,6 +221,7 @@ class RolloutEngine:
                 except EpisodeFailed as failure:
                     if episode.attempts >= limits.max_attempts or failure.reason in FINAL:
                         return failure.reason, str(failure)
+                    episode.failures.append(f"{failure.reason.value}: {failure}")
                     await anyio.sleep(limits.retry_delay_s * 2 ** (episode.attempts - 1))
         return EndReason.EPISODE_TIMEOUT, f"the episode took longer than episode_timeout_s={limits.episode_timeout_s:g}"
 

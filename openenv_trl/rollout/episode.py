@@ -16,8 +16,7 @@ import anyio
 from openenv_trl.errors import ActionValidationError, ConfigurationError
 from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
 from openenv_trl.rollout.answer import Answer, read_result
-from openenv_trl.rollout.batching import BatchedPolicy
-from openenv_trl.rollout.dialogue import Dialogue
+from openenv_trl.rollout.conversation import Conversation, Heard, TokenRecord
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of
 from openenv_trl.rollout.limits import RolloutLimits
@@ -34,7 +33,8 @@ class EpisodeSetting:
     template: DialogueTemplate
     actions: ActionInterface
     limits: RolloutLimits
-    policy: BatchedPolicy
+    converse: Callable[[list[Message]], Conversation]
+    """Begins a conversation with a prompt."""
     refusals: RefusalWatch
     observation_separator: str
 
@@ -45,13 +45,14 @@ class Episode:
 
     task: Task
     setting: EpisodeSetting
-    dialogue: Dialogue | None = None
+    conversation: Conversation | None = None
     turns: list[Turn] = field(default_factory=list[Turn])
     messages: list[Message] = field(default_factory=list[Message])
     first_observation: str = ""
     base_url: str = ""
     attempts: int = 0
     marks_broken: int = 0
+    failures: list[str] = field(default_factory=list[str])
     waiting_s: float = 0.0
     reset_s: float = 0.0
     started_s: float = 0.0
@@ -66,13 +67,13 @@ class Episode:
             ConfigurationError: The user's settings cannot work.
             PolicyError: The policy's completions are not what they must be.
         """
-        self.dialogue, self.turns, self.messages = None, [], []
+        self.conversation, self.turns, self.messages = None, [], []
         self.first_observation, self.reset_s, self.marks_broken = "", 0.0, 0
-        dialogue = self.dialogue = await self._begin(session)
+        conversation = self.conversation = await self._begin(session)
         limits = self.setting.limits
         while True:
-            room = limits.max_completion_tokens - len(dialogue.completion_ids)
-            parsed = await self._ask(dialogue, min(room, limits.max_new_tokens_per_turn or room))
+            room = limits.max_completion_tokens - conversation.tokens_used
+            parsed = await self._ask(conversation, min(room, limits.max_new_tokens_per_turn or room))
             if parsed is None:
                 return EndReason.MAX_TOKENS
             if not parsed.calls and parsed.problem is None:
@@ -83,24 +84,28 @@ class Episode:
             if len(self.turns) >= limits.max_turns:
                 return EndReason.MAX_TURNS
             try:
-                appended = dialogue.answer_ids(answers)
+                fits = conversation.answer(answers, limits.max_completion_tokens)
             except ConfigurationError as error:
                 # The template was checked before: what it cannot render now is what this environment says.
                 raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"step: {error}") from error
-            if len(dialogue.completion_ids) + len(appended) >= limits.max_completion_tokens:
+            if not fits:
                 return EndReason.MAX_TOKENS
-            dialogue.append_answers(answers)
 
     def trajectory(self, end_reason: EndReason, ended_s: float, error: str | None = None) -> Trajectory:
         """What the episode is, ended for this reason."""
-        dialogue = self.dialogue
-        prompt_ids = self._bare_prompt_ids() if dialogue is None else dialogue.prompt_ids
+        if self.conversation is None:
+            tokens = TokenRecord(prompt_ids=self._bare_prompt_ids())
+        else:
+            tokens = self.conversation.record()
         return Trajectory(
             task=self.task,
-            prompt_ids=prompt_ids,
-            completion_ids=[] if dialogue is None else dialogue.completion_ids,
-            mask=[] if dialogue is None else dialogue.mask,
-            logprobs=[] if dialogue is None else dialogue.logprobs,
+            prompt_ids=tokens.prompt_ids,
+            completion_ids=tokens.completion_ids,
+            mask=tokens.mask,
+            logprobs=tokens.logprobs,
+            versions=tokens.versions,
+            token_exact=tokens.exact,
+            failures=list(self.failures),
             turns=self.turns,
             end_reason=end_reason,
             error=error,
@@ -122,7 +127,7 @@ class Episode:
         except ConfigurationError:
             return []
 
-    async def _begin(self, session: Session) -> Dialogue:
+    async def _begin(self, session: Session) -> Conversation:
         began = anyio.current_time()
         limits = self.setting.limits
         result = await self._call("reset", limits.reset_timeout_s, lambda: session.reset(**self.task.reset))
@@ -132,26 +137,20 @@ class Episode:
         self.first_observation = result.text
         self.messages = _with_observation(self.task.prompt, result.text, self.setting.observation_separator)
         try:
-            return Dialogue(self.setting.template, self.messages)
+            return self.setting.converse(self.messages)
         except ConfigurationError as error:
             if not self._bare_prompt_ids():
                 raise
             raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"reset: {error}") from error
 
-    async def _ask(self, dialogue: Dialogue, max_new_tokens: int) -> ParsedTurn | None:
+    async def _ask(self, conversation: Conversation, max_new_tokens: int) -> ParsedTurn | None:
         """The model's next message; None where a limit cut it."""
         began = anyio.current_time()
-        completion = await self.setting.policy.complete(dialogue.context_ids(), max_new_tokens)
-        dialogue.append_completion(completion)
-        turn = Turn(completion_tokens=len(completion.ids), generate_s=anyio.current_time() - began)
-        self.turns.append(turn)
-        if not completion.finished:
-            turn.text = self.setting.template.text(completion.ids)
-            self.messages.append({"role": "assistant", "content": turn.text})
-            return None
-        parsed = self.setting.actions.parse(completion.ids, self.setting.template)
-        turn.text = self.setting.template.text(completion.ids)
-        self.messages.append(parsed.message)
+        heard: Heard = await conversation.ask(max_new_tokens)
+        spent = anyio.current_time() - began
+        self.turns.append(Turn(text=heard.text, completion_tokens=heard.tokens, generate_s=spent))
+        parsed = heard.parsed
+        self.messages.append({"role": "assistant", "content": heard.text} if parsed is None else parsed.message)
         return parsed
 
     async def _act(self, session: Session, parsed: ParsedTurn) -> tuple[list[tuple[str, str]], EndReason | None]:

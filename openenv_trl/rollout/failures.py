@@ -12,8 +12,8 @@ from openenv_trl.errors import (
 )
 from openenv_trl.rollout.trajectory import EndReason
 
-FINAL = frozenset({EndReason.EPISODE_TIMEOUT, EndReason.BATCH_TIMEOUT})
-"""Failures after which there is no time left to try again."""
+FINAL = frozenset({EndReason.EPISODE_TIMEOUT, EndReason.BATCH_TIMEOUT, EndReason.GENERATION_FAILED})
+"""Failures after which no other session is tried: there is no time left, or it was not the environment's fault."""
 
 
 class EpisodeFailed(Exception):

@@ -41,5 +41,7 @@ class RolloutLimits(BaseModel):
     max_attempts: int = Field(default=3, ge=1)
     """Tries of one episode, each in a fresh session, when the environment fails. Once may be chance; three times is
     not."""
+    max_generation_attempts: int = Field(default=3, ge=1)
+    """Tries of one message of the model, when the policy says that this prompt alone failed."""
     retry_delay_s: float = Field(default=0.5, ge=0)
     """Seconds before the second try, doubled before each later one: a server that restarts needs a moment."""

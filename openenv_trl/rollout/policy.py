@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class SamplingParameters:
         min_p: Keeps tokens of at least this share of the likeliest one's probability; None keeps all.
         max_new_tokens: Tokens of one completion. The engine sets it for each batch, to what the episodes' limits
             leave; what is given to `RolloutEngine.run` is not used.
+        row_limits: Tokens left to each prompt of the batch, in the prompts' order; ``max_new_tokens`` is the most of
+            them. Set by the engine. A policy that can stop each row there saves the rest; the engine cuts in any case.
         greedy: Take the likeliest token each time; the other fields then do not matter.
     """
 
@@ -28,6 +30,11 @@ class SamplingParameters:
     min_p: float | None = None
     max_new_tokens: int = 512
     greedy: bool = False
+    row_limits: tuple[int, ...] | None = None
+
+    def limit_of(self, row: int) -> int:
+        """Tokens that the prompt of this place in the batch may be completed with."""
+        return self.max_new_tokens if self.row_limits is None else self.row_limits[row]
 
 
 @dataclass(frozen=True)
@@ -39,22 +46,48 @@ class Completion:
         logprobs: The log-prob of each id under the sampler, as long as ``ids``; None where the sampler gives
             none.
         finished: Whether the model ended its message itself; False where a limit cut it.
+        version: The number of the weights that sampled it, where weights change while episodes go on; None where that
+            is not told.
     """
 
     ids: Sequence[int]
     logprobs: Sequence[float] | None
     finished: bool
+    version: int | None = None
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length"]:
+        """Why it ended, in the words of inference servers."""
+        return "stop" if self.finished else "length"
+
+
+@dataclass(frozen=True)
+class FailedCompletion:
+    """What a policy gives in place of one completion that failed, so that the others go on.
+
+    Attributes:
+        error: What went wrong, in words.
+        retryable: Whether the same prompt may succeed when it is tried again.
+    """
+
+    error: str
+    retryable: bool = True
 
 
 class Policy(Protocol):
     """Whatever samples completions. The engine calls it with whole batches, one call at a time.
+
+    A policy with an attribute ``concurrent = True`` is called with one prompt at a time instead, as often at once as
+    there are episodes: right for an inference server, which makes its own batches.
 
     `generate` runs on the engine's event loop: work that blocks belongs in a thread
     (``anyio.to_thread.run_sync``), or no environment moves meanwhile and the deadlines of environment calls
     run on.
     """
 
-    async def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
+    async def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters
+    ) -> Sequence[Completion | FailedCompletion]:
         """Sample one completion for each prompt, in the prompts' order.
 
         Args:
@@ -63,6 +96,6 @@ class Policy(Protocol):
 
         Raises:
             Exception: Whatever is raised here ends the whole run with a `PolicyError`: without a policy
-                nothing can go on.
+                nothing can go on. What concerns one prompt only is given back as a `FailedCompletion`.
         """
         ...

@@ -49,6 +49,14 @@ class EndReason(str, Enum):
     """The environment gave a reward that is no finite number."""
     PROTOCOL_ERROR = "protocol_error"
     """The server sent something that is not the protocol, or a result of the wrong shape."""
+    GENERATION_FAILED = "generation_failed"
+    """The policy could not complete this episode's prompt, also when it was tried again."""
+    GENERATE_TIMEOUT = "generate_timeout"
+    """A message of the model took longer than its deadline."""
+    STRAGGLER = "straggler"
+    """Cut, since most of the batch had ended and was not to wait any longer."""
+    SURPLUS = "surplus"
+    """Played beyond what the group needed, and left out or cut when the group was full."""
 
     @property
     def is_failure(self) -> bool:
@@ -119,6 +127,14 @@ class Trajectory:
         messages: The conversation for people to read (and for TRL's logs); never encoded.
         marks_broken: Marks of control tokens, such as ``<|im_end|>``, that the environment's texts held, and that
             were broken so that they stayed text.
+        token_exact: Whether the ids are those that were sampled. False for a policy that takes and gives messages:
+            there are no ids then, and nothing to train on.
+        versions: Which weights sampled what: pairs of the place in ``completion_ids`` where a version begins, and its
+            number. Empty where the policy does not tell.
+        environment: The environment's name in a run of several; "" where there is one.
+        rewards: The reward by each source: reward functions and their parts, by name. Filled when they have been
+            called.
+        failures: How the attempts before the last one failed, in words.
     """
 
     task: Task
@@ -138,6 +154,11 @@ class Trajectory:
     reset_s: float = 0.0
     messages: list[Message] = field(default_factory=list[Message])
     marks_broken: int = 0
+    token_exact: bool = True
+    versions: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    environment: str = ""
+    rewards: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
+    failures: list[str] = field(default_factory=list[str])
 
     def __repr__(self) -> str:
         # Short: warnings of trainers print whole columns of trajectories.
@@ -145,6 +166,11 @@ class Trajectory:
             f"Trajectory({self.end_reason.value}, reward={self.reward}, turns={len(self.turns)}, "
             f"tokens={len(self.completion_ids)})"
         )
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that the environment was reset with; None without one."""
+        return self.task.reset.get("seed")
 
     @property
     def step_rewards(self) -> list[float | None]:
