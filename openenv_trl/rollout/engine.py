@@ -22,6 +22,7 @@ from openenv_trl.rollout.episode import Episode, EpisodeSetting
 from openenv_trl.rollout.failures import FINAL, EpisodeFailed, failure_of
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics, warn_of_group_mismatches
+from openenv_trl.rollout.observer import Phase, RolloutObserver, observed
 from openenv_trl.rollout.policy import Policy, SamplingParameters
 from openenv_trl.rollout.refusals import RefusalWatch
 from openenv_trl.rollout.session import SessionLease, SessionSource
@@ -137,6 +138,7 @@ class RolloutEngine:
         sampling: SamplingParameters | None = None,
         *,
         on_trajectory: Callable[[Trajectory], None] | None = None,
+        observer: RolloutObserver | None = None,
     ) -> list[Trajectory]:
         """Play one episode for each task, all at once.
 
@@ -145,6 +147,7 @@ class RolloutEngine:
             policy: Who plays.
             sampling: How it samples.
             on_trajectory: Called with each trajectory as it is finished, in the order they finish.
+            observer: Hears what each episode does meanwhile, such as a `RolloutWatch`.
 
         Returns:
             One trajectory for each task, in the tasks' order. Those that failed say so by their ``end_reason``.
@@ -174,14 +177,17 @@ class RolloutEngine:
             converse=converse,
             refusals=self._refusals,
             observation_separator=self._observation_separator,
+            observer=observer,
         )
-        episodes = [Episode(task, setting) for task in tasks]
+        episodes = [Episode(task, setting, index) for index, task in enumerate(tasks)]
         began = anyio.current_time()
         finished: dict[int, Trajectory] = {}
 
         def finish(index: int, reason: EndReason, error: str | None = None) -> None:
             trajectory = episodes[index].trajectory(reason, anyio.current_time() - began, error)
             finished[index] = trajectory
+            if observer is not None:
+                observer.episode_finished(index, trajectory, anyio.current_time())
             if on_trajectory is not None:
                 on_trajectory(trajectory)
 
@@ -190,11 +196,13 @@ class RolloutEngine:
         async def play(index: int) -> None:
             async with turnstile:
                 episodes[index].started_s = anyio.current_time() - began
+                if observer is not None:
+                    observer.episode_started(index, anyio.current_time())
                 with batched.episode():
                     reason, error = await self._play(episodes[index])
             finish(index, reason, error)
 
-        with _first_error_alone():
+        with observed(observer, len(tasks)), _first_error_alone():
             async with anyio.create_task_group() as service:
                 service.start_soon(batched.serve)
                 with anyio.move_on_after(self.limits.batch_timeout_s):
@@ -202,10 +210,10 @@ class RolloutEngine:
                         for index in range(len(episodes)):
                             group.start_soon(play, index)
                 service.cancel_scope.cancel()
-        for index in range(len(episodes)):
-            if index not in finished:
-                text = f"the run took longer than batch_timeout_s={self.limits.batch_timeout_s:g}"
-                finish(index, EndReason.BATCH_TIMEOUT, text)
+            for index in range(len(episodes)):
+                if index not in finished:
+                    text = f"the run took longer than batch_timeout_s={self.limits.batch_timeout_s:g}"
+                    finish(index, EndReason.BATCH_TIMEOUT, text)
         trajectories = [finished[index] for index in range(len(episodes))]
         self._metrics = rollout_metrics(trajectories, batch_sizes=batched.batch_sizes)
         warn_of_group_mismatches(trajectories)
@@ -222,6 +230,7 @@ class RolloutEngine:
                     if episode.attempts >= limits.max_attempts or failure.reason in FINAL:
                         return failure.reason, str(failure)
                     episode.failures.append(f"{failure.reason.value}: {failure}")
+                    episode.enter(Phase.WAITING)
                     await anyio.sleep(limits.retry_delay_s * 2 ** (episode.attempts - 1))
         return EndReason.EPISODE_TIMEOUT, f"the episode took longer than episode_timeout_s={limits.episode_timeout_s:g}"
 

@@ -20,6 +20,7 @@ from openenv_trl.rollout.conversation import Conversation, Heard, TokenRecord
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of
 from openenv_trl.rollout.limits import RolloutLimits
+from openenv_trl.rollout.observer import Phase, RolloutObserver
 from openenv_trl.rollout.refusals import RefusalWatch
 from openenv_trl.rollout.session import Session
 from openenv_trl.rollout.task import Message, Task
@@ -37,6 +38,7 @@ class EpisodeSetting:
     """Begins a conversation with a prompt."""
     refusals: RefusalWatch
     observation_separator: str
+    observer: RolloutObserver | None = None
 
 
 @dataclass
@@ -45,6 +47,8 @@ class Episode:
 
     task: Task
     setting: EpisodeSetting
+    index: int = 0
+    """Its place in the run, for the observer."""
     conversation: Conversation | None = None
     turns: list[Turn] = field(default_factory=list[Turn])
     messages: list[Message] = field(default_factory=list[Message])
@@ -75,10 +79,13 @@ class Episode:
             room = limits.max_completion_tokens - conversation.tokens_used
             parsed = await self._ask(conversation, min(room, limits.max_new_tokens_per_turn or room))
             if parsed is None:
+                self._turn_ended()
                 return EndReason.MAX_TOKENS
             if not parsed.calls and parsed.problem is None:
+                self._turn_ended()
                 return EndReason.NO_ACTION
             answers, end = await self._act(session, parsed)
+            self._turn_ended()
             if end is not None:
                 return end
             if len(self.turns) >= limits.max_turns:
@@ -90,6 +97,17 @@ class Episode:
                 raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"step: {error}") from error
             if not fits:
                 return EndReason.MAX_TOKENS
+
+    def enter(self, phase: Phase) -> None:
+        """Tell the observer that the episode goes on to this phase."""
+        observer = self.setting.observer
+        if observer is not None:
+            observer.phase_changed(self.index, phase, anyio.current_time())
+
+    def _turn_ended(self) -> None:
+        observer = self.setting.observer
+        if observer is not None:
+            observer.turn_ended(self.index, self.turns[-1], anyio.current_time())
 
     def trajectory(self, end_reason: EndReason, ended_s: float, error: str | None = None) -> Trajectory:
         """What the episode is, ended for this reason."""
@@ -128,6 +146,7 @@ class Episode:
             return []
 
     async def _begin(self, session: Session) -> Conversation:
+        self.enter(Phase.RESET)
         began = anyio.current_time()
         limits = self.setting.limits
         result = await self._call("reset", limits.reset_timeout_s, lambda: session.reset(**self.task.reset))
@@ -145,6 +164,7 @@ class Episode:
 
     async def _ask(self, conversation: Conversation, max_new_tokens: int) -> ParsedTurn | None:
         """The model's next message; None where a limit cut it."""
+        self.enter(Phase.GENERATING)
         began = anyio.current_time()
         heard: Heard = await conversation.ask(max_new_tokens)
         spent = anyio.current_time() - began
@@ -185,6 +205,7 @@ class Episode:
         return answers, EndReason.INVALID_ACTION if too_many else None
 
     async def _step(self, session: Session, action: dict[str, Any]) -> Answer:
+        self.enter(Phase.STEPPING)
         began = anyio.current_time()
         try:
             return await self._call("step", self.setting.limits.step_timeout_s, lambda: session.step(action))

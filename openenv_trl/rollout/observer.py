@@ -6,9 +6,12 @@ block, and must not raise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Protocol
+
+import anyio
 
 from openenv_trl.rollout.trajectory import Trajectory, Turn
 
@@ -106,3 +109,16 @@ class Observers:
         """Told to each."""
         for observer in self._observers:
             observer.run_ended(now)
+
+
+@contextmanager
+def observed(observer: RolloutObserver | None, episodes: int) -> Generator[None]:
+    """For the block, a run of so many episodes."""
+    if observer is None:
+        yield
+        return
+    observer.run_started(episodes, anyio.current_time())
+    try:
+        yield
+    finally:
+        observer.run_ended(anyio.current_time())
