@@ -240,6 +240,7 @@ class Episode:
     def _refuse(self, turn: Turn, answers: list[tuple[str, str]], name: str, problem: str) -> None:
         problem, marks_broken = self.setting.template.defuse(problem)
         self.marks_broken += marks_broken
+        turn.problem_places.append(len(turn.observations))
         turn.problems.append(problem)
         turn.observations.append(problem)
         answers.append((name, problem))

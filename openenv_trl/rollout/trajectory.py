@@ -82,6 +82,7 @@ class Turn:
         actions: The actions taken, in order: what went out as ``step``.
         observations: The texts that came back, one an action or problem.
         problems: What was wrong with invalid actions, as shown to the model.
+        problem_places: The place in ``observations`` of each problem.
         rewards: The reward of each action taken; None where the environment gave none.
         done: Whether the environment ended the episode in this turn.
         completion_tokens: Tokens that the model wrote.
@@ -94,12 +95,19 @@ class Turn:
     actions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     observations: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
+    problem_places: list[int] = field(default_factory=list[int])
     rewards: list[float | None] = field(default_factory=list[float | None])
     done: bool = False
     completion_tokens: int = 0
     generate_s: float = 0.0
     environment_s: float = 0.0
     truncated_observation_tokens: int = 0
+
+    @property
+    def action_observations(self) -> list[str]:
+        """The text that each action brought, one an action: the observations without the problems."""
+        places = set(self.problem_places)
+        return [text for place, text in enumerate(self.observations) if place not in places]
 
 
 @dataclass(repr=False)
