@@ -7,8 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ from openenv_trl.rollout.conversation import Conversation, TokenConversation
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.episode import Episode, EpisodeSetting
 from openenv_trl.rollout.failures import FINAL, EpisodeFailed, failure_of
+from openenv_trl.rollout.first_error import first_error_alone
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics, warn_of_group_mismatches
 from openenv_trl.rollout.observer import Phase, RolloutObserver, observed
@@ -202,7 +202,7 @@ class RolloutEngine:
                     reason, error = await self._play(episodes[index])
             finish(index, reason, error)
 
-        with observed(observer, len(tasks)), _first_error_alone():
+        with observed(observer, len(tasks)), first_error_alone():
             async with anyio.create_task_group() as service:
                 service.start_soon(batched.serve)
                 with anyio.move_on_after(self.limits.batch_timeout_s):
@@ -287,17 +287,3 @@ class RolloutEngine:
         return DialogueTemplate(
             self._tokenizer, actions.tools, answer_role=actions.answer_role, **self._template_settings
         )
-
-
-@contextmanager
-def _first_error_alone() -> Generator[None, None, None]:
-    """Raise the first error of an exception group by itself: callers catch errors, not groups."""
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        while inner := getattr(error, "exceptions", None):  # the attribute of a group, in every version of Python
-            error = inner[0]
-        if error is raised:
-            raise
-        raise error from error.__cause__
