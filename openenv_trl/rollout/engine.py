@@ -134,7 +134,7 @@ class RolloutEngine:
     async def run(
         self,
         tasks: Sequence[Task],
-        policy: Policy,
+        policy: Policy | BatchedPolicy,
         sampling: SamplingParameters | None = None,
         *,
         on_trajectory: Callable[[Trajectory], None] | None = None,
@@ -144,7 +144,8 @@ class RolloutEngine:
 
         Args:
             tasks: What to play.
-            policy: Who plays.
+            policy: Who plays. A `BatchedPolicy` that its owner serves is used as it is, so that runs of several engines
+                share their batches.
             sampling: How it samples.
             on_trajectory: Called with each trajectory as it is finished, in the order they finish.
             observer: Hears what each episode does meanwhile, such as a `RolloutWatch`.
@@ -159,7 +160,8 @@ class RolloutEngine:
         if not tasks:
             return []
         await self.prepare()
-        batched = BatchedPolicy(policy, sampling or SamplingParameters(), self._batching)
+        shared = isinstance(policy, BatchedPolicy)
+        batched = policy if shared else BatchedPolicy(policy, sampling or SamplingParameters(), self._batching)
 
         def converse(messages: list[Message]) -> Conversation:
             return TokenConversation(
@@ -204,7 +206,8 @@ class RolloutEngine:
 
         with observed(observer, len(tasks)), first_error_alone():
             async with anyio.create_task_group() as service:
-                service.start_soon(batched.serve)
+                if not shared:
+                    service.start_soon(batched.serve)
                 with anyio.move_on_after(self.limits.batch_timeout_s):
                     async with anyio.create_task_group() as group:
                         for index in range(len(episodes)):
@@ -215,7 +218,7 @@ class RolloutEngine:
                     text = f"the run took longer than batch_timeout_s={self.limits.batch_timeout_s:g}"
                     finish(index, EndReason.BATCH_TIMEOUT, text)
         trajectories = [finished[index] for index in range(len(episodes))]
-        self._metrics = rollout_metrics(trajectories, batch_sizes=batched.batch_sizes)
+        self._metrics = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes)
         warn_of_group_mismatches(trajectories)
         return trajectories
 
