@@ -21,6 +21,7 @@ from openenv_trl.rollout.store import read_parquet, write_parquet
 from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.tool_schema import tools_from_schema
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, TrajectoryRow, Turn
+from openenv_trl.rollout.trajectory_writer import TrajectoryWriter
 
 __all__ = [
     "ActionInterface",
@@ -48,6 +49,7 @@ __all__ = [
     "ToolCall",
     "Trajectory",
     "TrajectoryRow",
+    "TrajectoryWriter",
     "Turn",
     "observation_text",
     "read_parquet",
