@@ -5,6 +5,7 @@ from openenv_trl.rewards.environment import environment_reward
 from openenv_trl.rewards.function import RewardFunction, Scored
 from openenv_trl.rewards.judge import JudgeReward, JudgeSettings
 from openenv_trl.rewards.rubric import RubricReward, StepView
+from openenv_trl.rewards.settings import RewardSettings, reward_from_settings
 from openenv_trl.rewards.shaping import discounted_reward, format_reward, length_reward, turn_penalty
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "JudgeReward",
     "JudgeSettings",
     "RewardFunction",
+    "RewardSettings",
     "RubricReward",
     "Scored",
     "StepView",
@@ -22,5 +24,6 @@ __all__ = [
     "format_reward",
     "gate",
     "length_reward",
+    "reward_from_settings",
     "turn_penalty",
 ]
