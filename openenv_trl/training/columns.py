@@ -125,8 +125,18 @@ def _attach(row: Mapping[str, Any], columns: Sequence[str] | None) -> dict[str, 
             f"The dataset's columns {sorted(values)} go to the environment's reset as JSON; one is not: {error}. "
             "Name the columns that reset needs: attach_columns(dataset, columns=[...])."
         ) from error
+    attached = messages[0].get(ROW_KEY)
+    if columns is None and attached is not None and _is_part_of(orjson.loads(attached), orjson.loads(carried)):
+        carried = attached  # a mixture's row carries its own columns, and none of the other datasets'
     first = {**messages[0], ROW_KEY: carried}
     return {**row, "prompt": [first, *messages[1:]]}
+
+
+def _is_part_of(carried: dict[str, Any], values: dict[str, Any]) -> bool:
+    """Whether a row carries its present values already: all but those that only other rows have."""
+    return all(name in values and values[name] == value for name, value in carried.items()) and all(
+        value is None for name, value in values.items() if name not in carried
+    )
 
 
 def _short(row: Mapping[str, Any]) -> str:

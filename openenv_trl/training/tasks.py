@@ -9,13 +9,18 @@ shares with another.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import Task
 from openenv_trl.training.columns import attach_columns, detach_columns
+from openenv_trl.training.curriculum_settings import CurriculumLevel
+from openenv_trl.training.environments import ALONE, ENVIRONMENT_COLUMN
+
+ChooseLevel = Callable[[str, float], "CurriculumLevel | None"]
+"""Given an environment's name and a number drawn from 0 to 1, the level that a prompt is played at."""
 
 
 class SharedRandomness(str, Enum):
@@ -70,8 +75,12 @@ def tasks_from_prompts(
     batch: str,
     process_index: int = 0,
     columns_expected: bool = False,
+    environments: Collection[str] = (ALONE,),
+    level_for: ChooseLevel | None = None,
 ) -> list[Task]:
     """The tasks of one generation batch, one a prompt, in order.
+
+    A task's ``metadata`` has the name of its ``environment``, where there are several, and its curriculum's ``level``.
 
     Args:
         prompts: This process's prompts, each already repeated for its group.
@@ -81,9 +90,11 @@ def tasks_from_prompts(
         batch: Names the batch within the run; it decides each generation's own luck.
         process_index: This process's rank.
         columns_expected: Whether the dataset has columns beside the prompt, so that prompts without any are a mistake.
+        environments: The environments' names. Where there are several, the column ``environment`` names a row's.
+        level_for: The curriculum: the level of a prompt, all of whose generations are played at it.
 
     Raises:
-        ConfigurationError: Columns are expected and a prompt carries none.
+        ConfigurationError: Columns are expected and a prompt carries none, or a row names no environment of these.
     """
     tasks: list[Task] = []
     for index, prompt in enumerate(prompts):
@@ -95,15 +106,50 @@ def tasks_from_prompts(
             )
         row = process_index * len(prompts) + index
         group = row // group_size
+        values = dict(columns or {})
+        name = _take_environment(values, environments)
+        draw = derive_seed("level", run_seed, batch, group) / (1 << 53)
+        level = None if level_for is None else level_for(name, draw)
+        if level is not None:
+            values |= level.reset
         tasks.append(
             Task(
                 prompt=messages,
-                reset=_reset_arguments(dict(columns or {}), shared, run_seed, batch, group, row),
+                reset=_reset_arguments(values, shared, run_seed, batch, group, row),
                 group=None if shared is SharedRandomness.NONE else f"{batch}:{group}",
                 index=row % group_size,
+                metadata=({} if name == ALONE else {"environment": name})
+                | ({} if level is None else {"level": level.name}),
             )
         )
     return tasks
+
+
+def environment_of(task: Task) -> str:
+    """The name of the task's environment; "" where there is one only."""
+    return str(task.metadata.get("environment", ALONE))
+
+
+def check_environment(name: Any, environments: Collection[str]) -> str:
+    """The name that a row gives of its environment.
+
+    Raises:
+        ConfigurationError: There is no such environment.
+    """
+    if name in environments:
+        return str(name)
+    known = ", ".join(repr(each) for each in environments)
+    what = "names no environment" if name is None else f"names the environment {name!r}, which is not there"
+    raise ConfigurationError(
+        f"A row of the dataset {what}: its column '{ENVIRONMENT_COLUMN}' must be one of {known}. mix_datasets writes it."
+    )
+
+
+def _take_environment(columns: dict[str, Any], environments: Collection[str]) -> str:
+    """The environment's name, taken out of the columns where it is not one for ``reset``."""
+    if ALONE in environments:
+        return ALONE
+    return check_environment(columns.pop(ENVIRONMENT_COLUMN, None), environments)
 
 
 def _reset_arguments(

@@ -1,0 +1,230 @@
+"""All environments of a run behind one call: a pool of sessions and an engine for each, and one model for all.
+
+The episodes of all environments run at the same time, and whichever are ready share a batch of the policy, so that a
+second environment costs no second round of generations.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from openenv_trl.client import fetch_health, fetch_schema
+from openenv_trl.errors import OpenEnvError
+from openenv_trl.providers import SessionPool
+from openenv_trl.rollout import RolloutEngine, RolloutLimits, SamplingParameters, Task, Trajectory
+from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings
+from openenv_trl.rollout.first_error import first_error_alone
+from openenv_trl.rollout.metrics import rollout_metrics
+from openenv_trl.rollout.observer import RolloutObserver, observed
+from openenv_trl.rollout.play import open_pool
+from openenv_trl.rollout.policy import Policy
+from openenv_trl.training.environments import ALONE, EnvironmentSpec
+from openenv_trl.training.observed_part import ObservedPart
+from openenv_trl.training.tasks import environment_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Environment:
+    name: str
+    spec: EnvironmentSpec
+    limits: RolloutLimits
+    sessions_per_server: int
+    pool: SessionPool[Any] | None = None
+    engine: RolloutEngine | None = None
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What a batch brought back.
+
+    Attributes:
+        trajectories: One for each task, in the tasks' order.
+        metrics: Numbers of the whole batch; those of an environment of several have ``<name>/`` before theirs.
+    """
+
+    trajectories: list[Trajectory]
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class EnvironmentSet:
+    """The environments of a run. It belongs to one event loop.
+
+    Args:
+        specs: Of each environment, by name.
+        limits: Of the episodes of those that have none of their own.
+        sessions_per_server: For those that have none of their own.
+        headers: For those that have none of their own.
+        actions: For an environment that is the only one: how the model acts.
+        batching: When a batch goes to the policy.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, EnvironmentSpec],
+        *,
+        limits: RolloutLimits,
+        sessions_per_server: int,
+        headers: dict[str, str] | None = None,
+        actions: Any = None,
+        batching: BatchSettings | None = None,
+    ) -> None:
+        self._environments = {
+            name: _Environment(
+                name,
+                spec.model_copy(
+                    update={
+                        "headers": headers if spec.headers is None else spec.headers,
+                        "actions": actions if spec.actions is None else spec.actions,
+                    }
+                ),
+                spec.limits or limits,
+                spec.sessions_per_server or sessions_per_server,
+            )
+            for name, spec in specs.items()
+        }
+        self._batching = batching or BatchSettings()
+        self._exit = AsyncExitStack()
+        self._engines_are_for: tuple[Any, ...] = ()
+
+    @property
+    def engines(self) -> dict[str, RolloutEngine]:
+        """The engine of each environment that has one yet."""
+        return {name: e.engine for name, e in self._environments.items() if e.engine is not None}
+
+    async def open(self) -> None:
+        """Check the servers, and make the pools. One server of each environment that answers is enough.
+
+        Raises:
+            OpenEnvError: No server of an environment answers.
+        """
+        for environment in self._environments.values():
+            spec = environment.spec
+            await self._check(environment)
+            if environment.pool is None:
+                environment.pool = await self._exit.enter_async_context(
+                    open_pool(spec.base_urls, sessions_per_server=environment.sessions_per_server, headers=spec.headers)
+                )
+
+    async def aclose(self) -> None:
+        """Close all sessions."""
+        await self._exit.aclose()
+        for environment in self._environments.values():
+            environment.pool = environment.engine = None
+
+    def use(self, tokenizer: Any, max_completion_tokens: int, template_kwargs: Mapping[str, Any]) -> None:
+        """Make the engines for a tokenizer; those that there are stay where nothing is different.
+
+        Args:
+            tokenizer: With a chat template.
+            max_completion_tokens: Of an episode whose limits do not say, and of any at most.
+            template_kwargs: More arguments of the chat template.
+        """
+        wanted = (tokenizer, max_completion_tokens, dict(template_kwargs))
+        if self._engines_are_for == wanted:
+            return
+        for environment in self._environments.values():
+            limits, spec = environment.limits, environment.spec
+            if (
+                "max_completion_tokens" not in limits.model_fields_set
+                or max_completion_tokens < limits.max_completion_tokens
+            ):
+                limits = limits.model_copy(update={"max_completion_tokens": max_completion_tokens})
+            assert environment.pool is not None, "opened before it is used"
+            environment.engine = RolloutEngine(
+                environment.pool,
+                tokenizer,
+                actions=spec.actions,
+                limits=limits,
+                max_concurrent_episodes=len(spec.base_urls) * environment.sessions_per_server,
+                fetch_schema=functools.partial(fetch_schema, headers=spec.headers),
+                chat_template_kwargs=template_kwargs,
+            )
+        self._engines_are_for = wanted
+
+    async def run(self, tasks: Sequence[Task], policy: Policy, observer: RolloutObserver | None = None) -> BatchResult:
+        """Play one episode for each task, all at once.
+
+        Args:
+            tasks: Each with the name of its environment in its metadata, where there are several.
+            policy: Who plays, in all of them.
+            observer: Hears of all episodes, by their task's place.
+
+        Raises:
+            OpenEnvError: As `RolloutEngine.run`; the episodes of all environments are then cancelled.
+        """
+        rows: dict[str, list[int]] = {}
+        for row, task in enumerate(tasks):
+            rows.setdefault(environment_of(task), []).append(row)
+        shared = BatchedPolicy(policy, SamplingParameters(), self._batching)
+        played: dict[int, Trajectory] = {}
+
+        async def play(name: str) -> None:
+            engine = self._environments[name].engine
+            assert engine is not None, "made before it plays"
+            part = None if observer is None else ObservedPart(observer, rows[name])
+            own = [tasks[row] for row in rows[name]]
+            for row, trajectory in zip(rows[name], await engine.run(own, shared, observer=part), strict=True):
+                trajectory.environment = name
+                played[row] = trajectory
+
+        with observed(observer, len(tasks)), first_error_alone():
+            async with anyio.create_task_group() as service:
+                service.start_soon(shared.serve)
+                async with anyio.create_task_group() as group:
+                    for name in rows:
+                        group.start_soon(play, name)
+                service.cancel_scope.cancel()
+        trajectories = [played[row] for row in range(len(tasks))]
+        metrics = _numbers(trajectories, shared.batch_sizes)
+        for name, own_rows in rows.items():
+            if name != ALONE:
+                numbers = _numbers([played[row] for row in own_rows], None)
+                metrics |= {f"{name}/{key}": value for key, value in numbers.items()}
+        return BatchResult(trajectories, metrics)
+
+    async def server_states(self) -> str:
+        """What each server says of itself at this moment, in words."""
+        states: list[str] = []
+
+        async def ask(environment: _Environment, url: str) -> None:
+            try:
+                health = await fetch_health(url, timeout_s=5.0, headers=environment.spec.headers)
+                states.append(f"{url} is {health['status']}")
+            except OpenEnvError as error:
+                states.append(f"{url} does not answer ({error})")
+
+        async with anyio.create_task_group() as group:
+            for environment in self._environments.values():
+                for url in environment.spec.base_urls:
+                    group.start_soon(ask, environment, url)
+        return "; ".join(sorted(states))
+
+    async def _check(self, environment: _Environment) -> None:
+        errors: list[OpenEnvError] = []
+        for url in environment.spec.base_urls:
+            try:
+                await fetch_health(url, headers=environment.spec.headers)
+            except OpenEnvError as error:
+                logger.warning("The environment server at %s does not answer: %s", url, error)
+                errors.append(error)
+        if len(errors) == len(environment.spec.base_urls):
+            raise errors[0]
+
+
+def _numbers(trajectories: Sequence[Trajectory], batch_sizes: Sequence[int] | None) -> dict[str, float]:
+    numbers = rollout_metrics(trajectories, batch_sizes=batch_sizes or ())
+    if batch_sizes is None:
+        for name in ("batches", "batch_size"):
+            numbers.pop(name, None)
+    if all(trajectory.reward is None for trajectory in trajectories):
+        numbers.pop("reward", None)  # a mean of nothing is not 0.0
+    return numbers

@@ -1,0 +1,43 @@
+"""An observer's view of a part of a run: one environment's episodes, among those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openenv_trl.rollout.observer import Phase, RolloutObserver
+from openenv_trl.rollout.trajectory import Trajectory, Turn
+
+
+class ObservedPart:
+    """Passes on what the episodes of one engine do, under their places in the whole run.
+
+    Args:
+        observer: Of the whole run; it is told of the run's start and end by its owner, not by a part.
+        rows: The place in the whole run of each of the part's episodes.
+    """
+
+    def __init__(self, observer: RolloutObserver, rows: Sequence[int]) -> None:
+        self._observer = observer
+        self._rows = rows
+
+    def run_started(self, episodes: int, now: float) -> None:
+        """Told by the whole run's owner."""
+
+    def episode_started(self, index: int, now: float) -> None:
+        """Passed on."""
+        self._observer.episode_started(self._rows[index], now)
+
+    def phase_changed(self, index: int, phase: Phase, now: float) -> None:
+        """Passed on."""
+        self._observer.phase_changed(self._rows[index], phase, now)
+
+    def turn_ended(self, index: int, turn: Turn, now: float) -> None:
+        """Passed on."""
+        self._observer.turn_ended(self._rows[index], turn, now)
+
+    def episode_finished(self, index: int, trajectory: Trajectory, now: float) -> None:
+        """Passed on."""
+        self._observer.episode_finished(self._rows[index], trajectory, now)
+
+    def run_ended(self, now: float) -> None:
+        """Told by the whole run's owner."""
