@@ -13,6 +13,7 @@ from typing import Any, cast
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.observation import observation_text
+from openenv_trl.rollout.strategies.tool_errors import MODELS_FAULT, ToolErrorRule, tool_error
 from openenv_trl.rollout.trajectory import EndReason
 from openenv_trl.wire.observations import lost_reward
 
@@ -28,6 +29,7 @@ class Answer:
         truncated: Whether a limit of the environment's ended it.
         tokens_cut: Tokens of the text that were cut off.
         marks_broken: Marks of control tokens in the text that were broken.
+        is_mistake: Whether it tells of a mistake of the model's: a tool that is not there, or wrong arguments for one.
     """
 
     text: str
@@ -36,10 +38,17 @@ class Answer:
     truncated: bool
     tokens_cut: int
     marks_broken: int
+    is_mistake: bool = False
 
 
 def read_result(
-    result: Any, phase: str, template: DialogueTemplate, *, max_tokens: int | None, earlier_rewards: list[float | None]
+    result: Any,
+    phase: str,
+    template: DialogueTemplate,
+    *,
+    max_tokens: int | None,
+    earlier_rewards: list[float | None],
+    tool_errors: ToolErrorRule = ToolErrorRule(),
 ) -> Answer:
     """Read a result.
 
@@ -49,12 +58,13 @@ def read_result(
         template: Knows the tokens of a text.
         max_tokens: Of the text; None never cuts it.
         earlier_rewards: Those of the episode so far.
+        tool_errors: Which failed tool calls are no answer to the model.
 
     Raises:
-        EpisodeFailed: The result is not what it must be.
+        EpisodeFailed: The result is not what it must be, or tells of a failure that the model did not cause.
     """
     try:
-        return _read(result, phase, template, max_tokens, earlier_rewards)
+        return _read(result, phase, template, max_tokens, earlier_rewards, tool_errors)
     except EpisodeFailed:
         raise
     except Exception as error:  # boundary: a session in this process may hand over any object
@@ -63,12 +73,20 @@ def read_result(
 
 
 def _read(
-    result: Any, phase: str, template: DialogueTemplate, max_tokens: int | None, earlier: list[float | None]
+    result: Any,
+    phase: str,
+    template: DialogueTemplate,
+    max_tokens: int | None,
+    earlier: list[float | None],
+    tool_errors: ToolErrorRule,
 ) -> Answer:
     observation: Any = result.observation
     if not isinstance(observation, dict):
         kind = type(observation).__name__
         raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"{phase}: the observation is a {kind}, not a dict")
+    failed_call = tool_error(cast("dict[str, Any]", observation))
+    if failed_call is not None and failed_call[0] in tool_errors.fail_on:
+        raise EpisodeFailed(EndReason.TOOL_FAILED, f"{phase}: {': '.join(failed_call)}")
     metadata: Any = result.metadata or cast("dict[str, Any]", observation).get("metadata")
     truncated = isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("truncated"))
     text, marks_broken = template.defuse(observation_text(observation))
@@ -78,7 +96,8 @@ def _read(
         text, _ = template.defuse(text)  # the cut text was decoded: not every tokenizer gives back what it took
     done = bool(result.done)
     reward = _reward(result.reward, done, earlier, lost_reward(metadata)) if phase == "step" else None
-    return Answer(text, reward, done, truncated, tokens_cut, marks_broken)
+    is_mistake = failed_call is not None and failed_call[0] in MODELS_FAULT
+    return Answer(text, reward, done, truncated, tokens_cut, marks_broken, is_mistake)
 
 
 def _reward(reward: Any, done: bool, earlier: list[float | None], lost: str | None) -> float | None:

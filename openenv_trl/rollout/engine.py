@@ -12,23 +12,26 @@ from typing import Any
 
 import anyio
 
-from openenv_trl.errors import ConfigurationError, DeadlineExceededError, SessionStateError
+from openenv_trl.errors import ConfigurationError, DeadlineExceededError, ProtocolError, SessionStateError
 from openenv_trl.rollout.actions import ActionInterface, ToolActions
+from openenv_trl.rollout.attempts import Attempts
 from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings
+from openenv_trl.rollout.bias_report import BiasReport, bias_report
 from openenv_trl.rollout.conversation import Conversation, TokenConversation
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
-from openenv_trl.rollout.episode import Episode, EpisodeSetting
-from openenv_trl.rollout.failures import FINAL, EpisodeFailed, failure_of
+from openenv_trl.rollout.episode import EpisodeSetting
 from openenv_trl.rollout.first_error import first_error_alone
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics, warn_of_group_mismatches
-from openenv_trl.rollout.observer import Phase, RolloutObserver, observed
+from openenv_trl.rollout.observer import RolloutObserver, observed
 from openenv_trl.rollout.policy import Policy, SamplingParameters
 from openenv_trl.rollout.refusals import RefusalWatch
+from openenv_trl.rollout.running import Run
 from openenv_trl.rollout.session import SessionLease, SessionSource
+from openenv_trl.rollout.strategies import HedgeSlowCalls, RolloutStrategies
 from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.tokenizer import ChatTokenizer
-from openenv_trl.rollout.trajectory import EndReason, Trajectory
+from openenv_trl.rollout.trajectory import Trajectory
 
 
 class RolloutEngine:
@@ -40,9 +43,13 @@ class RolloutEngine:
         actions: How the model acts. None: the environment's own tools, discovered from the first session; where it
             offers none, one tool "act" made of the action schema, which needs ``fetch_schema``.
         limits: How far an episode may go.
+        strategies: What is done when an episode fails or is slow.
         batching: When a batch goes to the policy.
         max_concurrent_episodes: Episodes open at once; a good value is the number of sessions that the servers allow.
         fetch_schema: ``openenv_trl.client.fetch_schema``: given a server's address, its schemas.
+        fetch_promises: ``openenv_trl.client.fetch_promises``: given a server's address, what its environment
+            declares of itself. Hedging needs it, unless its settings say whether episodes can be repeated.
+        task_key: Tells tasks apart in the bias report, such as by a level's name; by their seeds if None.
         chat_template: A template to use in place of the tokenizer's own.
         chat_template_kwargs: More arguments for the template, such as ``{"enable_thinking": False}``.
         observation_separator: What stands between the prompt's last user message and the first observation.
@@ -62,9 +69,12 @@ class RolloutEngine:
         *,
         actions: ActionInterface | None = None,
         limits: RolloutLimits | None = None,
+        strategies: RolloutStrategies | None = None,
         batching: BatchSettings | None = None,
         max_concurrent_episodes: int = 256,
         fetch_schema: Callable[[str], Awaitable[dict[str, Any]]] | None = None,
+        fetch_promises: Callable[[str], Awaitable[dict[str, Any]]] | None = None,
+        task_key: Callable[[Task], str] | None = None,
         chat_template: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         observation_separator: str = "\n\n",
@@ -72,6 +82,7 @@ class RolloutEngine:
         if max_concurrent_episodes < 1:
             raise ConfigurationError(f"max_concurrent_episodes={max_concurrent_episodes} must be at least 1.")
         self.limits = limits or RolloutLimits()
+        self.strategies = strategies or RolloutStrategies()
         self._pool = pool
         self._tokenizer = tokenizer
         self._batching = batching or BatchSettings()
@@ -85,6 +96,9 @@ class RolloutEngine:
         self._metrics: dict[str, float] = {}
         self._refusals = RefusalWatch()
         self._reached = False
+        self._fetch_promises = fetch_promises
+        self._task_key = task_key
+        self._last_report: BiasReport | None = None
         self._actions = actions
         self._template = None if actions is None else self._make_template(actions)
 
@@ -104,8 +118,13 @@ class RolloutEngine:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Numbers of the last run, by `rollout_metrics`."""
+        """Numbers of the last run: those of `rollout_metrics`, of its bias report, and of its hedges."""
         return dict(self._metrics)
+
+    @property
+    def last_report(self) -> BiasReport | None:
+        """What the last run kept and dropped; None before the first."""
+        return self._last_report
 
     async def prepare(self) -> None:
         """Open the first session, discover the tools, check the template. Call it early to fail early.
@@ -126,6 +145,7 @@ class RolloutEngine:
                 actions = await self._discover(lease)
                 self._template = self._make_template(actions)
                 self._actions = actions
+            await self._check_repeatable(lease.base_url)
             healthy = True
         finally:
             await self._release(lease, healthy)
@@ -147,11 +167,13 @@ class RolloutEngine:
             policy: Who plays. A `BatchedPolicy` that its owner serves is used as it is, so that runs of several engines
                 share their batches.
             sampling: How it samples.
-            on_trajectory: Called with each trajectory as it is finished, in the order they finish.
+            on_trajectory: Called with each trajectory that will be returned, as soon as that is certain: where nothing
+                is over-sampled or refilled, in the order they finish.
             observer: Hears what each episode does meanwhile, such as a `RolloutWatch`.
 
         Returns:
-            One trajectory for each task, in the tasks' order. Those that failed say so by their ``end_reason``.
+            One trajectory for each task, in the tasks' order. Those that failed say so by their ``end_reason``. With
+            over-sampling or refilling it may be that of another episode of the same group.
 
         Raises:
             PolicyError: The policy raised, or gave no proper completions.
@@ -180,86 +202,62 @@ class RolloutEngine:
             refusals=self._refusals,
             observation_separator=self._observation_separator,
             observer=observer,
+            tool_errors=self.strategies.tool_errors,
         )
-        episodes = [Episode(task, setting, index) for index, task in enumerate(tasks)]
-        began = anyio.current_time()
-        finished: dict[int, Trajectory] = {}
-
-        def finish(index: int, reason: EndReason, error: str | None = None) -> None:
-            trajectory = episodes[index].trajectory(reason, anyio.current_time() - began, error)
-            finished[index] = trajectory
-            if observer is not None:
-                observer.episode_finished(index, trajectory, anyio.current_time())
-            if on_trajectory is not None:
-                on_trajectory(trajectory)
-
-        turnstile = anyio.Semaphore(self._max_concurrent_episodes)
-
-        async def play(index: int) -> None:
-            async with turnstile:
-                episodes[index].started_s = anyio.current_time() - began
-                if observer is not None:
-                    observer.episode_started(index, anyio.current_time())
-                with batched.episode():
-                    reason, error = await self._play(episodes[index])
-            finish(index, reason, error)
-
-        with observed(observer, len(tasks)), first_error_alone():
+        attempts = Attempts(self._pool, self.limits, self.strategies)
+        run = Run(
+            tasks,
+            setting,
+            attempts,
+            self.strategies,
+            batched,
+            max_concurrent_episodes=self._max_concurrent_episodes,
+            on_trajectory=on_trajectory,
+        )
+        with observed(observer, run.episodes), first_error_alone():
             async with anyio.create_task_group() as service:
                 if not shared:
                     service.start_soon(batched.serve)
-                with anyio.move_on_after(self.limits.batch_timeout_s):
-                    async with anyio.create_task_group() as group:
-                        for index in range(len(episodes)):
-                            group.start_soon(play, index)
+                await run.play(self.limits.batch_timeout_s)
                 service.cancel_scope.cancel()
-            for index in range(len(episodes)):
-                if index not in finished:
-                    text = f"the run took longer than batch_timeout_s={self.limits.batch_timeout_s:g}"
-                    finish(index, EndReason.BATCH_TIMEOUT, text)
-        trajectories = [finished[index] for index in range(len(episodes))]
-        self._metrics = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes)
+        result = run.result()
+        trajectories = result.trajectories
+        self._last_report = bias_report(trajectories, result.left_out, task_key=self._task_key)
+        numbers = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes)
+        counts = {name: float(count) for name, count in attempts.counts.items()}
+        self._metrics = numbers | self._last_report.metrics() | counts
         warn_of_group_mismatches(trajectories)
         return trajectories
 
-    async def _play(self, episode: Episode) -> tuple[EndReason, str | None]:
-        """All attempts at one episode: how it ended, and what went wrong if something did."""
-        limits = self.limits
-        with anyio.CancelScope() as scope:
-            while True:
-                try:
-                    return await self._attempt(episode, scope), None
-                except EpisodeFailed as failure:
-                    if episode.attempts >= limits.max_attempts or failure.reason in FINAL:
-                        return failure.reason, str(failure)
-                    episode.failures.append(f"{failure.reason.value}: {failure}")
-                    episode.enter(Phase.WAITING)
-                    await anyio.sleep(limits.retry_delay_s * 2 ** (episode.attempts - 1))
-        return EndReason.EPISODE_TIMEOUT, f"the episode took longer than episode_timeout_s={limits.episode_timeout_s:g}"
+    async def _check_repeatable(self, base_url: str) -> None:
+        """Refuse to hedge an environment whose episodes cannot be repeated.
 
-    async def _attempt(self, episode: Episode, scope: anyio.CancelScope) -> EndReason:
-        episode.attempts += 1
-        episode.session_in_call = False
-        began = anyio.current_time()
+        Raises:
+            ConfigurationError: It does not declare that, or nobody can ask it.
+        """
+        hedge = self.strategies.straggler
+        if not isinstance(hedge, HedgeSlowCalls) or hedge.repeatable:
+            return
+        way_out = (
+            "Set REPEATABLE = True on the environment's class if equal seeds and actions give equal observations and "
+            "nothing outside is changed, or take another straggler strategy."
+        )
+        if hedge.repeatable is False:
+            raise ConfigurationError(f"Hedging needs an environment whose episodes can be repeated. {way_out}")
+        if self._fetch_promises is None:
+            raise ConfigurationError(
+                "Whether this environment's episodes can be repeated, which hedging needs, is not known: pass "
+                "fetch_promises=openenv_trl.client.fetch_promises, or say it: HedgeSlowCalls(repeatable=True)."
+            )
         try:
-            lease: SessionLease = await self._pool.acquire(self.limits.connect_timeout_s)
-        except ConfigurationError:
-            raise
-        except Exception as error:  # boundary: connecting may be anyone's code
-            raise failure_of(error, "connect") from error
-        finally:
-            episode.waiting_s += anyio.current_time() - began
-        if episode.attempts == 1:
-            scope.deadline = anyio.current_time() + self.limits.episode_timeout_s
-        episode.base_url = lease.base_url
-        failed = False
-        try:
-            return await episode.play(lease.session)
-        except EpisodeFailed:
-            failed = True
-            raise
-        finally:
-            await self._release(lease, not failed and not episode.session_in_call)
+            promises = await self._fetch_promises(base_url)
+        except ProtocolError as error:
+            raise ConfigurationError(
+                f"The server at {base_url} does not say whether its environment's episodes can be repeated, which "
+                "hedging needs. Say it in its place: repeatable: true in the straggler strategy."
+            ) from error
+        if promises.get("repeatable") is not True:
+            raise ConfigurationError(f"The environment at {base_url} cannot be hedged: it is not REPEATABLE. {way_out}")
 
     async def _release(self, lease: SessionLease, healthy: bool) -> None:
         # Also while being cancelled: a lease that is not given back is lost to everyone.

@@ -18,11 +18,12 @@ from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
 from openenv_trl.rollout.answer import Answer, read_result
 from openenv_trl.rollout.conversation import Conversation, Heard, TokenRecord
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
-from openenv_trl.rollout.failures import EpisodeFailed, failure_of
+from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_environment
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.observer import Phase, RolloutObserver
 from openenv_trl.rollout.refusals import RefusalWatch
-from openenv_trl.rollout.session import Session
+from openenv_trl.rollout.session import PlayedSession
+from openenv_trl.rollout.strategies.tool_errors import ToolErrorRule
 from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
 
@@ -39,6 +40,7 @@ class EpisodeSetting:
     refusals: RefusalWatch
     observation_separator: str
     observer: RolloutObserver | None = None
+    tool_errors: ToolErrorRule = field(default_factory=ToolErrorRule)
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Episode:
     session_in_call: bool = False
     """Whether the session is in the middle of a call: if the episode ends here, no one may use it again."""
 
-    async def play(self, session: Session) -> EndReason:
+    async def play(self, session: PlayedSession) -> EndReason:
         """Play from the beginning, in this session.
 
         Raises:
@@ -145,7 +147,7 @@ class Episode:
         except ConfigurationError:
             return []
 
-    async def _begin(self, session: Session) -> Conversation:
+    async def _begin(self, session: PlayedSession) -> Conversation:
         self.enter(Phase.RESET)
         began = anyio.current_time()
         limits = self.setting.limits
@@ -166,14 +168,24 @@ class Episode:
         """The model's next message; None where a limit cut it."""
         self.enter(Phase.GENERATING)
         began = anyio.current_time()
-        heard: Heard = await conversation.ask(max_new_tokens)
+        heard = await self._hear(conversation, max_new_tokens)
         spent = anyio.current_time() - began
         self.turns.append(Turn(text=heard.text, completion_tokens=heard.tokens, generate_s=spent))
         parsed = heard.parsed
         self.messages.append({"role": "assistant", "content": heard.text} if parsed is None else parsed.message)
         return parsed
 
-    async def _act(self, session: Session, parsed: ParsedTurn) -> tuple[list[tuple[str, str]], EndReason | None]:
+    async def _hear(self, conversation: Conversation, max_new_tokens: int) -> Heard:
+        timeout_s = self.setting.limits.generate_timeout_s
+        if timeout_s is None:
+            return await conversation.ask(max_new_tokens)
+        with anyio.move_on_after(timeout_s):
+            return await conversation.ask(max_new_tokens)
+        raise EpisodeFailed(
+            EndReason.GENERATE_TIMEOUT, f"generate: the message took longer than generate_timeout_s={timeout_s:g}"
+        )
+
+    async def _act(self, session: PlayedSession, parsed: ParsedTurn) -> tuple[list[tuple[str, str]], EndReason | None]:
         """Take the actions of a message in order; what the environment answered, and the end if that ended it."""
         turn = self.turns[-1]
         answers: list[tuple[str, str]] = []
@@ -191,6 +203,7 @@ class Episode:
                 self._refuse(turn, answers, call.name, f"Error: {error}")
                 continue
             self.setting.refusals.accepted()
+            turn.mistaken_calls += result.is_mistake
             turn.actions.append(call.action)
             turn.observations.append(result.text)
             turn.truncated_observation_tokens += result.tokens_cut
@@ -200,11 +213,11 @@ class Episode:
             if result.done:
                 turn.done = True
                 return answers, EndReason.TRUNCATED if result.truncated else EndReason.DONE
-        invalid = sum(len(turn.problems) for turn in self.turns)
+        invalid = sum(len(turn.problems) + turn.mistaken_calls for turn in self.turns)
         too_many = invalid > self.setting.limits.max_invalid_actions
         return answers, EndReason.INVALID_ACTION if too_many else None
 
-    async def _step(self, session: Session, action: dict[str, Any]) -> Answer:
+    async def _step(self, session: PlayedSession, action: dict[str, Any]) -> Answer:
         self.enter(Phase.STEPPING)
         began = anyio.current_time()
         try:
@@ -228,11 +241,20 @@ class Episode:
         except TimeoutError as error:
             text = str(error) or f"the environment did not answer within {timeout_s:g} s"
             raise failure_of(TimeoutError(text), phase) from error
-        except Exception as error:  # boundary: sessions and environments may be anyone's code
+        except BaseException as error:  # boundary: sessions and environments may be anyone's code
+            if not await is_of_environment(error):
+                raise
             raise failure_of(error, phase) from error
         rewards = [reward for turn in self.turns for reward in turn.rewards]
         limit = self.setting.limits.max_observation_tokens
-        answer = read_result(result, phase, self.setting.template, max_tokens=limit, earlier_rewards=rewards)
+        answer = read_result(
+            result,
+            phase,
+            self.setting.template,
+            max_tokens=limit,
+            earlier_rewards=rewards,
+            tool_errors=self.setting.tool_errors,
+        )
         self.marks_broken += answer.marks_broken
         self.session_in_call = False
         return answer

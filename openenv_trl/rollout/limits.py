@@ -32,6 +32,10 @@ class RolloutLimits(BaseModel):
     """Seconds that ``reset`` may take. Loading a task can be slow; a minute is not."""
     step_timeout_s: float = Field(default=60.0, gt=0)
     """Seconds that one ``step`` may take. Running the tests of a small program fits in."""
+    generate_timeout_s: float | None = Field(default=None, gt=0)
+    """Seconds that one message of the model may take, waiting for its batch included; the episode then ends with
+    ``GENERATE_TIMEOUT``, and its place in the batch is free. None: the episode's own limit suffices, as where a
+    trainer generates in this process and cannot be hurried."""
     episode_timeout_s: float = Field(default=600.0, gt=0)
     """Seconds from the first session of an episode to its end, over all attempts, waiting for the policy
     included."""
@@ -39,9 +43,10 @@ class RolloutLimits(BaseModel):
     """Seconds of a whole run; episodes unfinished then end with ``BATCH_TIMEOUT``. None: the other limits
     suffice."""
     max_attempts: int = Field(default=3, ge=1)
-    """Tries of one episode, each in a fresh session, when the environment fails. Once may be chance; three times is
-    not."""
+    """Tries of one episode at most, each in a fresh session, when the environment fails: `RolloutStrategies.retry` says
+    after which failures. Once may be chance; three times is not."""
     max_generation_attempts: int = Field(default=3, ge=1)
     """Tries of one message of the model, when the policy says that this prompt alone failed."""
     retry_delay_s: float = Field(default=0.5, ge=0)
-    """Seconds before the second try, doubled before each later one: a server that restarts needs a moment."""
+    """Seconds before the second try, doubled before each later one and shortened by chance: a server that restarts
+    needs a moment."""

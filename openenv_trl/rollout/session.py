@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from openenv_trl.types import StepResult, Tool
 
 
-class Session(Protocol):
-    """One environment, held open by its connection."""
+class PlayedSession(Protocol):
+    """One environment, as an episode plays in it."""
 
     async def reset(self, **kwargs: Any) -> StepResult[dict[str, Any]]:
         """Begin an episode."""
@@ -17,6 +17,10 @@ class Session(Protocol):
     async def step(self, action: Any, timeout_s: float | None = None) -> StepResult[dict[str, Any]]:
         """Take one action."""
         ...
+
+
+class Session(PlayedSession, Protocol):
+    """One environment, held open by its connection."""
 
     async def list_tools(self) -> list[Tool]:
         """The tools that the environment offers; an empty list where it offers none."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openenv_trl.rollout.task import Message, Task
+
+if TYPE_CHECKING:
+    from openenv_trl.rollout.replay import Replay
 
 
 class EndReason(str, Enum):
@@ -30,7 +33,9 @@ class EndReason(str, Enum):
     """The limit of tokens was reached, or a message of the model was cut by a limit."""
 
     CONNECT_FAILED = "connect_failed"
-    """No server answered, or none could open a session."""
+    """No server answered."""
+    CREATION_FAILED = "creation_failed"
+    """A server could not build the environment for a session."""
     CAPACITY = "capacity"
     """No session became free in time."""
     RESET_TIMEOUT = "reset_timeout"
@@ -49,6 +54,8 @@ class EndReason(str, Enum):
     """The environment gave a reward that is no finite number."""
     PROTOCOL_ERROR = "protocol_error"
     """The server sent something that is not the protocol, or a result of the wrong shape."""
+    TOOL_FAILED = "tool_failed"
+    """A tool of the environment failed by no fault of the model's: it took too long, or could not be reached."""
     GENERATION_FAILED = "generation_failed"
     """The policy could not complete this episode's prompt, also when it was tried again."""
     GENERATE_TIMEOUT = "generate_timeout"
@@ -89,6 +96,8 @@ class Turn:
         generate_s: Seconds from asking the policy to having the completion, waiting for the batch included.
         environment_s: Seconds in ``step``.
         truncated_observation_tokens: Tokens cut off the observations by ``max_observation_tokens``.
+        mistaken_calls: Actions taken that the environment answered with a mistake of the model's, such as wrong
+            arguments for a tool.
     """
 
     text: str = ""
@@ -102,6 +111,7 @@ class Turn:
     generate_s: float = 0.0
     environment_s: float = 0.0
     truncated_observation_tokens: int = 0
+    mistaken_calls: int = 0
 
     @property
     def action_observations(self) -> list[str]:
@@ -210,8 +220,17 @@ class Trajectory:
 
     @property
     def invalid_actions(self) -> int:
-        """How many actions were invalid."""
-        return sum(len(turn.problems) for turn in self.turns)
+        """How many actions were invalid, by their form or in the environment's eyes."""
+        return sum(len(turn.problems) + turn.mistaken_calls for turn in self.turns)
+
+    async def replay(self, pool: Any, **settings: Any) -> Replay:
+        """Play the very actions again in a session of the pool, and report the first difference.
+
+        See `openenv_trl.rollout.replay.replay`, which takes the same arguments.
+        """
+        from openenv_trl.rollout.replay import replay  # it needs this module
+
+        return await replay(self, pool, **settings)
 
     def as_row(self, filler_id: int) -> TrajectoryRow:
         """The tokens as a trainer takes them: never empty, and masked out entirely where the episode failed.
