@@ -115,6 +115,9 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
             blocks, the constructor too. "thread": all of it in threads, asynchronous hooks too; for hooks that are
             asynchronous in name only. "process": each instance in a process of its own, which is killed with a call
             that passes its deadline; for code that computes for long, that may hang, or that is not safe in threads.
+        REPEATABLE: Set True where an episode can be played again, in another instance, without harm: equal arguments of
+            reset and equal actions give equal observations, and nothing outside the instance is changed. Rollouts may
+            then ask a second session where one is slow.
         transform: What is done to every observation before it leaves, or None.
         rubric: What gives the reward of every step, or None. A server applies both, once for each call.
         server_mode: What the server is for that the environment was built by.
@@ -126,6 +129,8 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
 
     TOOL_CALLS_ARE_STEPS: ClassVar[bool] = False
     """Whether ``step`` itself takes the actions that list and call tools (`MCPEnvironment`'s does)."""
+
+    REPEATABLE: ClassVar[bool] = False
 
     # On the class too, since a subclass need not call __init__.
     transform: Transform[Any] | None = None

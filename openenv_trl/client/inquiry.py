@@ -42,6 +42,16 @@ async def fetch_metadata(
     return await _fetch(base_url, "/metadata", ("name", "description"), timeout_s, headers)
 
 
+async def fetch_promises(
+    base_url: str, timeout_s: float = 10.0, *, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what the environment's class declares: ``{"repeatable": bool}``, whether an episode can be played again.
+
+    Takes and raises what `fetch_schema` does. Only servers of this package tell; others are a ProtocolError.
+    """
+    return await _fetch(base_url, "/promises", ("repeatable",), timeout_s, headers)
+
+
 async def _fetch(
     base_url: str, path: str, keys: tuple[str, ...], timeout_s: float, headers: Mapping[str, str] | None
 ) -> dict[str, Any]:

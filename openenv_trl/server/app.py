@@ -20,7 +20,7 @@ from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode
 from openenv_trl.server.capacity import ConcurrencyConfig, ServerCapacityStatus, SessionInfo
 from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
-from openenv_trl.server.hooks import class_behind, factory_name
+from openenv_trl.server.hooks import class_behind, factory_name, is_repeatable
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.mcp_route import install_mcp
 from openenv_trl.server.metrics_page import install_metrics
@@ -230,6 +230,7 @@ class HTTPEnvServer:
         app.state.session_host = self.host
         app.state.max_concurrent_envs = self._config.max_concurrent_envs
         app.state.env_name = self._env_name
+        app.state.is_repeatable = is_repeatable(self._env)
         app.state.mode = self.host.mode = mode_of(mode)
         app.state.models = self._models
         app.state.nursery = self.host.nursery

@@ -1,4 +1,7 @@
-"""``/health``, ``/schema``, ``/metadata``, ``/list_environments``: what a server is. No session is touched."""
+"""What a server is: ``/health``, ``/schema``, ``/metadata``, ``/promises``, ``/list_environments``.
+
+No session is touched.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from openenv_trl.wire.codec import encode
 
 
 def install_descriptive_routes(app: FastAPI) -> None:
-    """Add the routes to an application whose state has ``session_host``, ``models`` and ``env_name``."""
+    """Add the routes to an application. Its state has what they tell, from ``session_host`` to ``is_repeatable``."""
     host: SessionHost = app.state.session_host
     models: EnvironmentModels = app.state.models
     schema: list[bytes] = []
@@ -43,6 +46,10 @@ def install_descriptive_routes(app: FastAPI) -> None:
             return JSONResponse({"detail": str(error)}, status_code=500)
         return Response(encode(found.model_dump()), media_type="application/json")
 
+    async def promises() -> Response:
+        """What the environment's class declares of its episodes."""
+        return Response(encode({"repeatable": app.state.is_repeatable}), media_type="application/json")
+
     async def list_environments() -> Response:
         """The names of the environments that are served: one."""
         return Response(encode([app.state.env_name]), media_type="application/json")
@@ -50,4 +57,5 @@ def install_descriptive_routes(app: FastAPI) -> None:
     app.add_api_route("/health", health, methods=["GET"])
     app.add_api_route("/schema", get_schema, methods=["GET"])
     app.add_api_route("/metadata", metadata, methods=["GET"])
+    app.add_api_route("/promises", promises, methods=["GET"])
     app.add_api_route("/list_environments", list_environments, methods=["GET"])

@@ -79,6 +79,13 @@ def class_behind(factory: Callable[[], Any]) -> type[AnyEnvironment] | None:
     return None
 
 
+def is_repeatable(factory: Callable[[], Any]) -> bool:
+    """Return whether episodes can be played again: as the class declares, or a function by an attribute."""
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    return getattr(factory, "REPEATABLE", False) is True
+
+
 def factory_name(factory: Callable[[], Any]) -> str:
     """Return the name by which errors call the factory."""
     while isinstance(factory, functools.partial):
