@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 from openenv_trl.errors import ConfigurationError
@@ -32,12 +32,14 @@ class ToolCall:
         arguments: The arguments as the model gave them.
         action: What goes out as ``step``; None where there is a problem.
         problem: What is wrong with the call, as the model is told; None if nothing is.
+        id: What tells the call from others; "" where the model gave none, until the conversation makes one up.
     """
 
     name: str
     arguments: dict[str, Any]
     action: dict[str, Any] | None
     problem: str | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,16 @@ class ToolActions:
             message["tool_calls"] = [
                 {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in read
             ]
+        else:
+            message.pop("tool_calls", None)
         return ParsedTurn(read, text, message)
 
     def _read(self, call: Any) -> ToolCall:
+        read = self._read_call(call)
+        given: Any = _fields(call).get("id") or _fields(_fields(call).get("function")).get("id")
+        return replace(read, id=given) if isinstance(given, str) else read
+
+    def _read_call(self, call: Any) -> ToolCall:
         fields = _fields(call)
         fields = _fields(fields["function"]) if "function" in fields else fields
         name = fields.get("name")

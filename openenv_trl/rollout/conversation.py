@@ -13,6 +13,7 @@ from typing import Protocol
 
 from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
 from openenv_trl.rollout.batching import BatchedPolicy
+from openenv_trl.rollout.call_ids import with_ids
 from openenv_trl.rollout.dialogue import Dialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
@@ -110,6 +111,8 @@ class TokenConversation:
         self._policy = policy
         self._dialogue = Dialogue(template, messages)
         self._attempts = max_generation_attempts
+        self._calls = 0
+        self._call_ids: list[str] = []
 
     @property
     def tokens_used(self) -> int:
@@ -120,14 +123,18 @@ class TokenConversation:
         """The model's next message."""
         completion = await self._complete(max_new_tokens)
         self._dialogue.append_completion(completion)
-        parsed = self._actions.parse(completion.ids, self._template) if completion.finished else None
+        parsed = None
+        if completion.finished:
+            parsed = with_ids(self._actions.parse(completion.ids, self._template), self._calls)
+            self._calls += len(parsed.calls)
+        self._call_ids = [call.id for call in parsed.calls] if parsed is not None else []
         return Heard(parsed, self._template.text(completion.ids), len(completion.ids))
 
     def answer(self, answers: Sequence[tuple[str, str]], max_tokens: int) -> bool:
         """Append the answers, where they fit."""
-        if self.tokens_used + len(self._dialogue.answer_ids(answers)) >= max_tokens:
+        if self.tokens_used + len(self._dialogue.answer_ids(answers, self._call_ids)) >= max_tokens:
             return False
-        self._dialogue.append_answers(answers)
+        self._dialogue.append_answers(answers, self._call_ids)
         return True
 
     def record(self) -> TokenRecord:

@@ -58,11 +58,13 @@ class Dialogue:
             self.versions.append((len(self.completion_ids), version))
         self.completion_ids.extend(ids)
         self.mask.extend([1] * len(ids))
-        if self.logprobs is not None:
-            self.logprobs = None if logprobs is None else [*self.logprobs, *logprobs]
+        if logprobs is None:
+            self.logprobs = None
+        elif self.logprobs is not None:
+            self.logprobs.extend(logprobs)
         self._last = completion
 
-    def answer_ids(self, answers: Sequence[tuple[str, str]]) -> list[int]:
+    def answer_ids(self, answers: Sequence[tuple[str, str]], call_ids: Sequence[str] = ()) -> list[int]:
         """The ids that `append_answers` would append: to see whether they fit.
 
         Raises:
@@ -72,18 +74,19 @@ class Dialogue:
         if self._last is None or not self._last.finished:
             what = "has not spoken" if self._last is None else "was cut off in the middle of its message"
             raise SessionStateError(f"There is nothing to answer: the model {what}.")
-        return self.template.answer_ids(answers, self._last.ids)
+        return self.template.answer_ids(answers, self._last.ids, call_ids)
 
-    def append_answers(self, answers: Sequence[tuple[str, str]]) -> None:
+    def append_answers(self, answers: Sequence[tuple[str, str]], call_ids: Sequence[str] = ()) -> None:
         """Append the environment's answers to the model's last message, and the header of its next one.
 
         Args:
             answers: Pairs of the tool's name and the text, in the order of the calls.
+            call_ids: The ids of the calls, where the template is to show them.
 
         Raises:
             SessionStateError: As for `answer_ids`.
         """
-        ids = self.answer_ids(answers)
+        ids = self.answer_ids(answers, call_ids)
         self.completion_ids.extend(ids)
         self.mask.extend([0] * len(ids))
         if self.logprobs is not None:

@@ -1,8 +1,7 @@
 """A chat template, checked once and cut into pieces, so that a dialogue is never rendered again.
 
-What follows a message of the model (its end, the environment's answer, the header of the next message) is found by
-rendering a short stand-in conversation and taking what comes after the stand-in's message. Nothing of a real
-dialogue is rendered twice, and no sampled id is ever decoded and encoded again.
+Nothing of a real dialogue is rendered twice, and no sampled id is ever decoded and encoded again: what follows a
+message of the model is found with a stand-in (see `message_tail`) and appended.
 
 The end of a message belongs to the model where it sampled it, and else to the template: a message whose end token
 the sampler did not return gets it as an id that is not trained on.
@@ -13,28 +12,24 @@ or their tools (see `plain_text`).
 
 from __future__ import annotations
 
-import inspect
-import random
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout.bounded_cache import BoundedCache
 from openenv_trl.rollout.json_text import json_text
-from openenv_trl.rollout.plain_text import ControlTokens, encodable
+from openenv_trl.rollout.message_tail import MessageTails, ToolAnswer, made_up_id, without_ids
+from openenv_trl.rollout.observation_cut import Cut, shorten
+from openenv_trl.rollout.plain_text import ControlTokens
+from openenv_trl.rollout.rendering import Rendering
+from openenv_trl.rollout.response_reader import check_parser, find_parser
 from openenv_trl.rollout.task import Message
 from openenv_trl.rollout.tokenizer import ChatTokenizer
-from openenv_trl.rollout.tool_schema import random_arguments, tool_definition
+from openenv_trl.rollout.tool_schema import tool_definition
 from openenv_trl.types import Tool
 from openenv_trl.wire import codec
 
-Answers = tuple[tuple[str, str], ...]
-"""Tool names and texts, in the order of the calls."""
-
-_CACHED_TEXTS = 8192
-_PROBES = ("first answer", 'second\n "answer" {with} <marks>', "3")
-"""Texts of unlike shape: a template that renders all of them alike puts any text between the same two pieces. None
-begins or ends with white space, which many templates strip."""
+_WAY_OUT = ", or let the model act in text: actions=TextActions(...)"
 
 
 class DialogueTemplate:
@@ -64,10 +59,10 @@ class DialogueTemplate:
     ) -> None:
         self.tokenizer = tokenizer
         self.tools = tuple(tools)
-        self.answer_role = answer_role
-        self._arguments = dict(chat_template_kwargs or {})
+        self.answer_role: Literal["tool", "user"] = answer_role
+        arguments = dict(chat_template_kwargs or {})
         if chat_template is not None:
-            self._arguments["chat_template"] = chat_template
+            arguments["chat_template"] = chat_template
         elif getattr(tokenizer, "chat_template", None) is None:
             raise ConfigurationError(
                 "The tokenizer has no chat template. Use the tokenizer of an instruction-tuned model, or set "
@@ -77,23 +72,25 @@ class DialogueTemplate:
         if not isinstance(end_id, int):
             raise ConfigurationError("The tokenizer has no end token. Set tokenizer.eos_token.")
         self.end_id = end_id
-        added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict[str, int])()
-        self._special_ids = {end_id, *tokenizer.all_special_ids, *added.values()}
         source = chat_template or getattr(tokenizer, "chat_template", "")
         self._control_tokens = ControlTokens(tokenizer, str(source))
-        self._definitions = [self._control_tokens.defuse_all(tool_definition(tool)) for tool in tools] or None
-        self._prompt_ids = lru_cache(_CACHED_TEXTS)(self._make_prompt_ids)
-        self._tail_ids = lru_cache(_CACHED_TEXTS)(self._make_tail_ids)
-        self._frame = lru_cache(_CACHED_TEXTS)(self._make_frame)
-        self._text = lru_cache(_CACHED_TEXTS)(self._make_text)
-        self._parsed = lru_cache(_CACHED_TEXTS)(self._make_parsed)
-        self._message_ids = lru_cache(_CACHED_TEXTS)(self._make_message_ids)
-        self._end_text = self._find_end()
-        self._header = self._render([{"role": "user", "content": "Begin."}], begin=True, with_tools=False)
-        self._check_answers()
-        self._parser = self._find_parser() if self.tools else None
-        if self._parser is not None:
-            self._check_parser(self._parser)
+        definitions = [self._control_tokens.defuse_all(tool_definition(tool)) for tool in tools] or None
+        way_out = _WAY_OUT if answer_role == "tool" else ""
+        self._rendering = Rendering(tokenizer, arguments, definitions, way_out=way_out)
+        self._prompt_ids = BoundedCache(self._make_prompt_ids)
+        self._tail_ids = BoundedCache(self._make_tail_ids)
+        self._text = BoundedCache(self._make_text)
+        self._parsed = BoundedCache(self._make_parsed)
+        self._message_ids = BoundedCache(self._make_message_ids)
+        self._special_ids = {end_id, *tokenizer.all_special_ids}
+        self._tails = self._find_tails()
+        self._check_tails()
+        self._header = self._rendering.text([{"role": "user", "content": "Begin."}], begin=True, with_tools=False)
+        self._parser = find_parser(
+            tokenizer, header=self._header, definitions=definitions, is_needed=bool(tools), way_out=way_out
+        )
+        if self._parser is not None and tools:
+            check_parser(self._parser, self.tools[0], self.message_ids, self.tokenizer.decode, way_out)
 
     def defuse(self, text: str) -> tuple[str, int]:
         """Text from outside with the marks of control tokens broken, and how many there were."""
@@ -107,17 +104,27 @@ class DialogueTemplate:
         """
         return list(self._prompt_ids(json_text(list(messages))))
 
-    def answer_ids(self, answers: Sequence[tuple[str, str]], completion_ids: Sequence[int]) -> list[int]:
+    def answer_ids(
+        self, answers: Sequence[tuple[str, str]], completion_ids: Sequence[int], call_ids: Sequence[str] = ()
+    ) -> list[int]:
         """Ids after the model's message: its end if that is not written yet, the answers, the next header.
 
         Args:
             answers: Pairs of the tool's name and the text, in the order of the calls (the name is not used for text
                 actions). They come from outside: marks of control tokens in them are broken.
             completion_ids: The model's message, whose last id tells whether its end is still to be written.
+            call_ids: The ids of the calls that are answered, where there are any.
         """
-        ids = self._tail_ids(tuple((self.defuse(name)[0], self.defuse(text)[0]) for name, text in answers))
-        end_is_written = bool(completion_ids) and completion_ids[-1] == ids[0] and ids[0] in self._special_ids
-        return list(ids[1:] if end_is_written else ids)
+        given = tuple(
+            ToolAnswer(
+                self.defuse(name)[0],
+                self.defuse(text)[0],
+                self.defuse(call_ids[index])[0] if index < len(call_ids) else made_up_id(index),
+            )
+            for index, (name, text) in enumerate(answers)
+        )
+        ids = self._tail_ids(given if self._tails.shows_ids else without_ids(given))
+        return list(ids[self._already_written(ids, completion_ids) :])
 
     def message_ids(self, message: Message) -> list[int]:
         """Ids that a model would have to sample to write this message, its end token included.
@@ -139,165 +146,78 @@ class DialogueTemplate:
         """Ids as text for people and for text actions, without special tokens."""
         return self._text(tuple(ids))
 
-    def shorten(self, text: str, max_tokens: int) -> tuple[str, int]:
-        """The text cut to so many tokens, with a note of the cut after it, and the number of tokens dropped."""
-        ids = self._encode(text)
-        dropped = len(ids) - max_tokens
-        if dropped <= 0:
-            return text, 0
-        return f"{self.text(ids[:max_tokens])} [... {dropped} tokens cut]", dropped
+    def shorten(self, text: str, max_tokens: int, cut: Cut = "tail") -> tuple[str, int]:
+        """The text cut to so many tokens, with a note where it was cut, and the number of tokens dropped.
 
-    def _render(self, messages: Sequence[Message], *, begin: bool, with_tools: bool = True) -> str:
-        tools = self._definitions if with_tools else None
-        try:
-            return self.tokenizer.apply_chat_template(
-                list(messages), tools=tools, add_generation_prompt=begin, tokenize=False, **self._arguments
-            )
-        except Exception as error:  # a template is a program of anyone's: it may raise anything
-            roles = ", ".join(str(message.get("role")) for message in messages)
+        Args:
+            text: Text from outside; marks of control tokens in it are broken.
+            max_tokens: Tokens that are kept; those of the note come on top.
+            cut: What is left out: its end, its beginning, or its middle.
+        """
+        return shorten(text, max_tokens, cut, encode=self._rendering.ids, decode=self.text)
+
+    def _find_tails(self) -> MessageTails:
+        """Tails that begin with a special token; where they begin with none, with another added token."""
+        tokenizer, decode = self.tokenizer, self.tokenizer.decode
+        details: dict[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
+        special = self._special_ids | {token for token, detail in details.items() if getattr(detail, "special", False)}
+        added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict[str, int])()
+        name = self.tools[0].name if self.tools else "tool"
+        self._special_ids = special | set(added.values())
+        tails: MessageTails | None = None
+        for candidates in (special, self._special_ids):
+            marks = [cast("str", decode([token], skip_special_tokens=False)) for token in sorted(candidates)]
+            tails = MessageTails(self._rendering, self.answer_role, marks, name)
+            if tails.own_end:
+                break
+        assert tails is not None
+        return tails
+
+    def _check_tails(self) -> None:
+        name, probe = self.tools[0].name if self.tools else "tool", "answer7f3a"
+        answer = (ToolAnswer(name, probe, made_up_id(0)),)
+        _, whole = self._tails.rendered(answer)
+        ids = self._tail_ids(answer)
+        if not ids or ids[0] not in self._special_ids or self._rendering.ids(whole)[-len(ids) :] != ids:
             raise ConfigurationError(
-                f"The chat template cannot render messages of the roles {roles}: {error}. Use a template that can "
-                f"(chat_template=...){self._text_way_out()}."
-            ) from error
+                "The chat template's messages do not end with a token of their own, so what follows them would merge "
+                f"with them. Use a template whose messages end with an end token{self._rendering.way_out}."
+            )
+        own_end = self._rendering.ids(self._tails.own_end)
+        self._own_end_id = own_end[0] if len(own_end) == 1 else ids[0]
 
-    def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer.encode(encodable(text), add_special_tokens=False))
-
-    def _stand_in(self, tool_name: str) -> list[Message]:
-        spoken: Message = {"role": "assistant", "content": ""}
-        if self.answer_role == "tool":
-            spoken["tool_calls"] = [{"type": "function", "function": {"name": tool_name, "arguments": {}}}]
-        else:
-            spoken["content"] = "Yes."
-        return [{"role": "user", "content": "Begin."}, spoken]
-
-    def _answer_messages(self, answers: Answers) -> list[Message]:
-        if self.answer_role == "tool":
-            return [{"role": "tool", "name": name, "content": text} for name, text in answers]
-        return [{"role": "user", "content": "\n\n".join(text for _, text in answers)}]
-
-    def _find_end(self) -> str:
-        """The text of the token that ends the model's messages; "" where they end with none of their own."""
-        answers: Answers = ((self._any_tool_name(), _PROBES[0]),)
-        stand_in = self._stand_in(self._any_tool_name())
-        spoken = self._render(stand_in, begin=False)
-        whole = self._render([*stand_in, *self._answer_messages(answers)], begin=True)
-        decode = self.tokenizer.decode
-        marks = {cast("str", decode([token], skip_special_tokens=False)) for token in self._special_ids} - {""}
-        for mark in sorted((mark for mark in marks if mark in spoken), key=spoken.rfind, reverse=True):
-            # Some templates close a whole conversation with the end token, and no message inside it.
-            if whole.count(mark) >= spoken.count(mark):
-                return mark if not spoken[spoken.rfind(mark) + len(mark) :].strip() else ""
-            spoken = spoken[: spoken.rfind(mark)]
-        return ""
-
-    def _tail_text(self, answers: Answers) -> str:
-        """All that the template writes after a message of the model's, from that message's end token on."""
-        stand_in = self._stand_in(answers[0][0])
-        spoken = self._render(stand_in, begin=False)
-        whole = self._render([*stand_in, *self._answer_messages(answers)], begin=True)
-        if not self._end_text:
-            if not whole.startswith(spoken):
-                raise ConfigurationError(
-                    "The chat template ends messages with no token of its own and changes earlier messages when "
-                    f"later ones follow, so nothing can be appended. Use another template{self._text_way_out()}."
-                )
-            return whole[len(spoken) :]
-        # The stand-in's end is the last end token without an answer; with one, the same count from the start. So
-        # a template may write earlier messages otherwise than their last (dropping thoughts): here they stay.
-        at = -1
-        for _ in range(spoken.count(self._end_text)):
-            at = whole.find(self._end_text, at + 1)
-        return whole[at:]
-
-    def _make_tail_ids(self, answers: Answers) -> tuple[int, ...]:
-        if len(answers) == 1 or self.answer_role == "user":
-            name, text = answers[0][0], "\n\n".join(text for _, text in answers)
-            frame = self._frame(name) if text and text == text.strip() else None
-            if frame is not None:
-                return self._encode(frame[0] + text + frame[1])
-        return self._encode(self._tail_text(answers))
-
-    def _make_frame(self, tool_name: str) -> tuple[str, str] | None:
-        """What stands before and after an answer's text; None where that depends on the text."""
-        before, found, after = self._tail_text(((tool_name, _PROBES[0]),)).partition(_PROBES[0])
-        tails = [self._tail_text(((tool_name, probe),)) for probe in _PROBES[1:]]
-        alike = all(tail == before + probe + after for tail, probe in zip(tails, _PROBES[1:], strict=True))
-        return (before, after) if found and alike else None
+    def _already_written(self, tail: tuple[int, ...], completion_ids: Sequence[int]) -> int:
+        """How many ids at the beginning of a tail the model has sampled itself."""
+        last = completion_ids[-1] if completion_ids else -1
+        for index, token in enumerate(tail):
+            if token not in self._special_ids:
+                break
+            if token == last:
+                return index + 1
+        return 1 if last == self._own_end_id else 0
 
     def _make_prompt_ids(self, messages: str) -> tuple[int, ...]:
-        return self._encode(self._render(codec.decode(messages), begin=True))
+        return self._rendering.ids(self._rendering.text(codec.decode(messages), begin=True))
+
+    def _make_tail_ids(self, answers: tuple[ToolAnswer, ...]) -> tuple[int, ...]:
+        return self._rendering.ids(self._tails.text(answers))
 
     def _make_message_ids(self, message: str) -> tuple[int, ...]:
         user: Message = {"role": "user", "content": "Begin."}
-        header = self._render([user], begin=True)
-        whole = self._render([user, codec.decode(message)], begin=False)
-        end = whole.rfind(self._end_text) + len(self._end_text) if self._end_text else len(whole)
-        if not whole.startswith(header) or end <= len(header):
+        header = self._rendering.text([user], begin=True)
+        whole = self._rendering.text([user, codec.decode(message)], begin=False)
+        closing = self._tails.closing
+        if whole.endswith(self._tails.own_end + closing):
+            whole = whole[: len(whole) - len(closing)]
+        elif self._tails.own_end:
+            whole = whole[: whole.rfind(self._tails.own_end) + len(self._tails.own_end)]
+        if not whole.startswith(header) or len(whole) <= len(header):
             raise ConfigurationError(
                 "The chat template does not write messages of the model the way add_generation_prompt begins them, "
                 "so none can be made up. Try chat_template_kwargs (such as enable_thinking) or another template."
             )
-        return self._encode(whole[len(header) : end])
-
-    def _check_answers(self) -> None:
-        name, probe = self._any_tool_name(), "answer7f3a"
-        stand_in = [*self._stand_in(name), *self._answer_messages(((name, probe),))]
-        whole = self._render(stand_in, begin=True)
-        spoken = self._render(self._stand_in(name), begin=False, with_tools=False)
-        tail = self._tail_text(((name, probe),))
-        if probe not in tail or (self.answer_role == "tool" and name not in spoken):
-            dropped = "tool calls or their results" if self.answer_role == "tool" else "messages of the user"
-            raise ConfigurationError(
-                f"The chat template drops {dropped}, so a model would never see them. Use a template that shows them "
-                f"(chat_template=...){self._text_way_out()}."
-            )
-        ids = self._encode(tail)
-        if not ids or ids[0] not in self._special_ids or self._encode(whole)[-len(ids) :] != ids:
-            raise ConfigurationError(
-                "The chat template's messages do not end with a token of their own, so what follows them would merge "
-                f"with them. Use a template whose messages end with an end token{self._text_way_out()}."
-            )
-
-    def _find_parser(self) -> Callable[[Sequence[int]], Any]:
-        tokenizer: Any = self.tokenizer
-        parse = getattr(tokenizer, "parse_response", None)
-        if parse is None or not (
-            getattr(tokenizer, "response_template", None) or getattr(tokenizer, "response_schema", None)
-        ):
-            raise ConfigurationError(
-                "The tokenizer has no response template, so tool calls cannot be read. Set "
-                "tokenizer.response_template = {...} (trl.chat_template_utils.add_response_schema(tokenizer) sets it "
-                f"for many models){self._text_way_out()}."
-            )
-        # Newer versions of transformers take the prompt's end, then also the tools to type the arguments with.
-        known = inspect.signature(parse).parameters
-        given: dict[str, Any] = {"prefix": self._header, "tools": self._definitions}
-        arguments = {key: value for key, value in given.items() if key in known}
-        return lambda ids: parse(list(ids), **arguments)
-
-    def _check_parser(self, parse: Callable[[Sequence[int]], Any]) -> None:
-        """Read back one call that the chat template wrote: a response template of another model reads none."""
-        tool = self.tools[0]
-        try:
-            arguments = random_arguments(tool, random.Random(0))
-            function = {"name": tool.name, "arguments": arguments}
-            calls = [{"type": "function", "function": function}]
-            ids = self.message_ids({"role": "assistant", "content": "", "tool_calls": calls})
-        except Exception:  # boundary: schemas are anyone's, and some templates begin messages otherwise
-            return  # so no call can be made up to try the parser with
-        cause: Exception | None = None
-        try:
-            found: Any = parse(ids)
-        except Exception as error:  # boundary: as in `_make_parsed`
-            found, cause = f"{type(error).__name__}: {error}", error
-        if not _holds_call(found, tool.name, arguments):
-            raise ConfigurationError(
-                "The tokenizer's response template does not read the tool calls that the chat template writes: of "
-                f"{self.tokenizer.decode(ids)!r:.200} it made {found!r:.200}. Set tokenizer.response_template to the "
-                "one of this chat template (trl.chat_template_utils.add_response_schema(tokenizer) sets it for many "
-                f"models){self._text_way_out()}."
-            ) from cause
+        ids = self._rendering.ids(whole[len(header) :])
+        return ids if self._tails.own_end else (*ids, self._own_end_id)
 
     def _make_parsed(self, completion_ids: tuple[int, ...]) -> Message:
         if self._parser is None:
@@ -312,24 +232,3 @@ class DialogueTemplate:
 
     def _make_text(self, ids: tuple[int, ...]) -> str:
         return cast("str", self.tokenizer.decode(ids, skip_special_tokens=True))
-
-    def _any_tool_name(self) -> str:
-        return self.tools[0].name if self.tools else "tool"
-
-    def _text_way_out(self) -> str:
-        return ", or let the model act in text: actions=TextActions(...)" if self.answer_role == "tool" else ""
-
-
-def _holds_call(message: Any, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a parsed message is one call of this tool, with arguments of these names."""
-    calls: Any = cast("Message", message).get("tool_calls") if isinstance(message, dict) else None
-    if not isinstance(calls, list) or len(cast("list[Any]", calls)) != 1:
-        return False
-    call = cast("list[Any]", calls)[0]
-    function: Any = cast("Message", call).get("function", call) if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return False
-    given: Any = cast("Message", function).get("arguments") or {}
-    return (
-        cast("Message", function).get("name") == name and isinstance(given, dict) and given.keys() == arguments.keys()
-    )

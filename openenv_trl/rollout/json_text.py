@@ -1,7 +1,8 @@
 """JSON of whatever was played: never raises, and is read back as it was.
 
-Models and environments write what orjson refuses: integers over 64 bits, lone surrogates, deep nesting. Such values
-take a slower way. Only what no reader would take either is changed: what lies deeper than `MAX_DEPTH` is cut.
+Values are written as the wire writes them (`openenv_trl.wire.codec`): arrays as lists, dates as ISO text, and never as
+Python's own words for them. What the wire refuses takes a slower way here, on which only what no reader would take
+either is changed: what lies deeper than `MAX_DEPTH` is cut.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-import orjson
+from openenv_trl.wire import codec
 
 MAX_DEPTH = 150
 """Levels of nesting that are kept on the slower way: few enough for every reader's stack."""
@@ -25,11 +26,12 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def json_text(value: Any) -> str:
     """The value as compact JSON in text that UTF-8 can encode.
 
-    NaN and the infinities are null, and objects that JSON has no word for are written as ``str`` gives them.
+    NaN and the infinities are null, and objects that not even the wire has a word for are written as ``str`` gives
+    them.
     """
     try:
-        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:
+        return codec.encode(value).decode()
+    except (TypeError, RecursionError):
         text = json.dumps(_plain(value, MAX_DEPTH), ensure_ascii=False, separators=(",", ":"))
         return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -59,13 +61,20 @@ def _plain(value: Any, levels: int) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if not isinstance(value, (Mapping, list, tuple)):
-        return _foreign(value)
+        return _as_on_the_wire(value)
     if not levels:
         return _CUT
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {key if isinstance(key, str) else _foreign(key): _plain(inner, levels - 1) for key, inner in items}
     return [_plain(inner, levels - 1) for inner in cast("list[Any]", value)]
+
+
+def _as_on_the_wire(value: Any) -> Any:
+    try:
+        return codec.decode(codec.encode(value))
+    except Exception:  # boundary: the object may be anyone's
+        return _foreign(value)
 
 
 def _foreign(value: Any) -> str:

@@ -10,12 +10,11 @@ tokens merge across the seams, so that the dialogue would no longer be what the 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, cast
 
+from openenv_trl.rollout.bounded_cache import BoundedCache
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 
-_CACHED_TEXTS = 8192
 _ROUNDS = 8  # marks inside marks; more rounds than any tokenizer's marks nest
 
 
@@ -53,7 +52,7 @@ class ControlTokens:
         self._has_other_spellings = any(getattr(details.get(token), "normalized", True) for token in self._ids)
         longest_first = sorted(marks, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if marks else None
-        self.defuse = lru_cache(_CACHED_TEXTS)(self._defuse)
+        self.defuse = BoundedCache(self._defuse)
 
     def defuse_all(self, value: Any) -> Any:
         """The value with all its texts defused, of lists and dicts also those inside."""
