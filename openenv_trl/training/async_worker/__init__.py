@@ -1,0 +1,37 @@
+"""``AsyncGRPOTrainer``: a rollout worker over environment servers, weights by way of a folder, and CPUs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openenv_trl.training.async_worker.portable import make_portable
+    from openenv_trl.training.async_worker.settings import AsyncRolloutSettings, settings_from_config
+    from openenv_trl.training.async_worker.weights import DiskWeightTransfer
+    from openenv_trl.training.async_worker.worker import EnvironmentRolloutWorker, trajectory_files
+
+_HOME_OF = {
+    "AsyncRolloutSettings": "settings",
+    "DiskWeightTransfer": "weights",
+    "EnvironmentRolloutWorker": "worker",
+    "make_portable": "portable",
+    "settings_from_config": "settings",
+    "trajectory_files": "worker",
+}
+
+__all__ = [
+    "AsyncRolloutSettings",
+    "DiskWeightTransfer",
+    "EnvironmentRolloutWorker",
+    "make_portable",
+    "settings_from_config",
+    "trajectory_files",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
