@@ -3,7 +3,7 @@
 from openenv_trl.client.auto import AutoAction, AutoEnv
 from openenv_trl.client.env_client import EnvClient
 from openenv_trl.client.generic import GenericAction, GenericEnvClient
-from openenv_trl.client.inquiry import fetch_health, fetch_metadata, fetch_schema
+from openenv_trl.client.inquiry import fetch_health, fetch_metadata, fetch_promises, fetch_schema
 from openenv_trl.client.sync_client import SyncEnvClient
 from openenv_trl.client.tool_client import GenericMCPObservation, MCPClientBase, MCPToolClient
 
@@ -19,5 +19,6 @@ __all__ = [
     "SyncEnvClient",
     "fetch_health",
     "fetch_metadata",
+    "fetch_promises",
     "fetch_schema",
 ]

@@ -8,6 +8,7 @@ from openenv_trl.rollout.actions import (
     ToolCall,
 )
 from openenv_trl.rollout.batching import BatchSettings
+from openenv_trl.rollout.bias_report import BiasReport
 from openenv_trl.rollout.conversation import Conversation, Heard, TokenConversation, TokenRecord
 from openenv_trl.rollout.dialogue import Dialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
@@ -18,6 +19,19 @@ from openenv_trl.rollout.observation import observation_text
 from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
 from openenv_trl.rollout.scripted import RandomActionPolicy, ScriptedPolicy
 from openenv_trl.rollout.store import read_parquet, write_parquet
+from openenv_trl.rollout.strategies import (
+    CutStragglers,
+    HedgeSlowCalls,
+    NoOverSampling,
+    NoRefill,
+    NoRetry,
+    OverSampleGroups,
+    RefillGroups,
+    RetryWithBackOff,
+    RolloutStrategies,
+    ToolErrorRule,
+    WaitForStragglers,
+)
 from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.tool_schema import tools_from_schema
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, TrajectoryRow, Turn
@@ -26,19 +40,29 @@ from openenv_trl.rollout.trajectory_writer import TrajectoryWriter
 __all__ = [
     "ActionInterface",
     "BatchSettings",
+    "BiasReport",
     "Completion",
     "Conversation",
+    "CutStragglers",
     "Dialogue",
     "DialogueTemplate",
     "EndReason",
     "FailedCompletion",
     "Heard",
+    "HedgeSlowCalls",
     "Message",
+    "NoOverSampling",
+    "NoRefill",
+    "NoRetry",
+    "OverSampleGroups",
     "ParsedTurn",
     "Policy",
     "RandomActionPolicy",
+    "RefillGroups",
+    "RetryWithBackOff",
     "RolloutEngine",
     "RolloutLimits",
+    "RolloutStrategies",
     "SamplingParameters",
     "ScriptedPolicy",
     "Task",
@@ -47,10 +71,12 @@ __all__ = [
     "TokenRecord",
     "ToolActions",
     "ToolCall",
+    "ToolErrorRule",
     "Trajectory",
     "TrajectoryRow",
     "TrajectoryWriter",
     "Turn",
+    "WaitForStragglers",
     "observation_text",
     "read_parquet",
     "rollout_metrics",

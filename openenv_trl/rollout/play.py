@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import anyio.from_thread
 
-from openenv_trl.client import GenericEnvClient, fetch_schema
+from openenv_trl.client import GenericEnvClient, fetch_promises, fetch_schema
 from openenv_trl.providers import SessionPool
 from openenv_trl.rollout.engine import RolloutEngine
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.policy import Policy, SamplingParameters
+from openenv_trl.rollout.strategies import RolloutStrategies
 from openenv_trl.rollout.task import Task
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.trajectory import Trajectory
@@ -65,6 +66,7 @@ async def play_tasks(
     *,
     sampling: SamplingParameters | None = None,
     limits: RolloutLimits | None = None,
+    strategies: RolloutStrategies | None = None,
     concurrency: int = 256,
     chat_template_kwargs: Mapping[str, Any] | None = None,
     on_trajectory: Callable[[Trajectory], None] | None = None,
@@ -78,6 +80,7 @@ async def play_tasks(
         make_policy: Given the engine, which then knows the actions and the chat template's pieces, who plays.
         sampling: How the policy samples.
         limits: Of each episode.
+        strategies: What is done when an episode fails or is slow.
         concurrency: Episodes open at once, over all servers.
         chat_template_kwargs: More arguments for the chat template.
         on_trajectory: Called with each trajectory as it is finished.
@@ -94,8 +97,10 @@ async def play_tasks(
             pool,
             tokenizer,
             limits=limits or RolloutLimits(),
+            strategies=strategies,
             max_concurrent_episodes=concurrency,
             fetch_schema=fetch_schema,
+            fetch_promises=fetch_promises,
             chat_template_kwargs=chat_template_kwargs,
         )
         await engine.prepare()
