@@ -12,7 +12,7 @@ import anyio.abc
 
 from openenv_trl.errors import ConfigurationError, PolicyError
 from openenv_trl.rollout.episode import Episode
-from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_environment
+from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_the_call
 from openenv_trl.rollout.hedging import HedgedSession
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.observer import Phase
@@ -82,7 +82,7 @@ class Attempts:
             try:
                 await self._pool.release(lease, healthy=healthy)
             except BaseException as error:  # boundary: closing a session may be anyone's code
-                if not await is_of_environment(error):
+                if not await is_of_the_call(error):
                     raise
                 logger.warning("A session of %s could not be given back: %r", lease.base_url, error)
 
@@ -114,7 +114,7 @@ class Attempts:
         except (ConfigurationError, PolicyError):
             raise
         except BaseException as error:  # boundary: connecting may be anyone's code
-            if not await is_of_environment(error):
+            if not await is_of_the_call(error):
                 raise
             raise failure_of(error, "connect") from error
 

@@ -13,6 +13,7 @@ import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
 from openenv_trl.errors import ConfigurationError, PolicyError
+from openenv_trl.rollout.failures import is_of_the_call
 from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
 
 
@@ -178,6 +179,11 @@ class BatchedPolicy:
             raise PolicyError(
                 f"The policy could not generate: {type(error).__name__}: {error}", phase="generate"
             ) from error
+        except anyio.get_cancelled_exc_class() as error:
+            if not await is_of_the_call(error):
+                raise
+            # A task of the policy's own was cancelled: taken for ours, the episodes would wait for ever.
+            raise PolicyError(f"The policy could not generate: {error!r}", phase="generate") from error
         if len(completions) != len(requests):
             raise PolicyError(
                 f"The policy gave {len(completions)} completions for {len(requests)} prompts; it must give one for "

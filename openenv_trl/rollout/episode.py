@@ -18,7 +18,7 @@ from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
 from openenv_trl.rollout.answer import Answer, read_result
 from openenv_trl.rollout.conversation import Conversation, Heard, TokenRecord
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
-from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_environment
+from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_the_call
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.observer import Phase, RolloutObserver
 from openenv_trl.rollout.refusals import RefusalWatch
@@ -242,7 +242,7 @@ class Episode:
             text = str(error) or f"the environment did not answer within {timeout_s:g} s"
             raise failure_of(TimeoutError(text), phase) from error
         except BaseException as error:  # boundary: sessions and environments may be anyone's code
-            if not await is_of_environment(error):
+            if not await is_of_the_call(error):
                 raise
             raise failure_of(error, phase) from error
         rewards = [reward for turn in self.turns for reward in turn.rewards]

@@ -41,11 +41,11 @@ def failure_of(error: BaseException, phase: str) -> EpisodeFailed:
     return EpisodeFailed(_reason(error, phase), f"{phase}: {text}")
 
 
-async def is_of_environment(error: BaseException) -> bool:
-    """Whether a call's error is the environment's, and not an end that this run was told from outside.
+async def is_of_the_call(error: BaseException) -> bool:
+    """Whether an error was raised by the code that was called, and is no end that this run was told from outside.
 
-    Environments in this process may raise what they like, also what is meant to end a program. It is theirs, unless the
-    user pressed Ctrl-C, the run is being cancelled, or its coroutine is being closed.
+    Environments and policies in this process may raise what they like, also what is meant to end a program. It is
+    theirs, unless the user pressed Ctrl-C, the run is being cancelled, or its coroutine is being closed.
 
     Raises:
         BaseException: The cancellation of this task, where it is being cancelled.

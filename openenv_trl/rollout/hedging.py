@@ -16,7 +16,7 @@ from typing import Any, cast
 import anyio
 
 from openenv_trl.errors import ActionValidationError
-from openenv_trl.rollout.failures import is_of_environment
+from openenv_trl.rollout.failures import is_of_the_call
 from openenv_trl.rollout.session import Session, SessionLease
 from openenv_trl.rollout.strategies.hedge import HedgeSlowCalls
 
@@ -163,7 +163,7 @@ async def _outcome(call: Awaitable[Any]) -> Outcome:
     try:
         return Outcome(result=await call)
     except BaseException as error:
-        if not await is_of_environment(error):
+        if not await is_of_the_call(error):
             raise
         return Outcome(error=error)
 
