@@ -1,0 +1,76 @@
+"""A real inference server over a tiny model, and the same model in this process to check its numbers with."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from openenv_trl.training.tiny_policy import make_tiny_policy
+from openenv_trl.types import Tool
+
+torch.set_num_threads(1)
+
+_SPEC = spec_from_file_location("inference_server", Path(__file__).parents[2] / "inference_server" / "running.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+inference_server: Any = module_from_spec(_SPEC)
+_SPEC.loader.exec_module(inference_server)
+
+
+@pytest.fixture(scope="session")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model with random weights."""
+    path = tmp_path_factory.mktemp("served_policy")
+    texts = ["Your hand: 10, 6. Sum 16, no usable ace. The dealer shows 7.", "Play."] * 8
+    make_tiny_policy(path, texts, [Tool(name="hit"), Tool(name="stand")], layers=1, hidden_size=32)
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(model_path: Path) -> Any:
+    """The weights that the server has, scaled so that no distribution is flat."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="session")
+def served_tokenizer(model_path: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model_path)
+
+
+@pytest.fixture(scope="session")
+def running_server(model_path: Path) -> Iterator[Any]:
+    with inference_server.InferenceServer(model_path) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running_server: Any) -> Iterator[Any]:
+    """The server, with all well before and after the test."""
+    running_server.faults()
+    yield running_server
+    running_server.faults()
+
+
+@pytest.fixture(scope="session")
+def raw_server(model_path: Path) -> Iterator[Any]:
+    """One whose log-probs are of the raw logits, as vLLM's are by default."""
+    with inference_server.InferenceServer(model_path, "--logprobs-mode", "raw_logprobs") as server:
+        yield server
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
