@@ -108,8 +108,8 @@ class EnvironmentSet:
         """
         for environment in self._environments.values():
             spec = environment.spec
-            await self._check(environment)
             if environment.pool is None:
+                await self._check(environment)
                 environment.pool = await self._exit.enter_async_context(
                     open_pool(spec.base_urls, sessions_per_server=environment.sessions_per_server, headers=spec.headers)
                 )
@@ -119,6 +119,7 @@ class EnvironmentSet:
         await self._exit.aclose()
         for environment in self._environments.values():
             environment.pool = environment.engine = None
+        self._engines_are_for = ()
 
     def use(self, tokenizer: Any, max_completion_tokens: int, template_kwargs: Mapping[str, Any]) -> None:
         """Make the engines for a tokenizer; those that there are stay where nothing is different.

@@ -1,57 +1,60 @@
 """A ``rollout_func`` for TRL's ``GRPOTrainer``: all episodes of a generation batch at once, over environment servers.
 
-`EnvironmentRollout` owns a background event loop, a pool of sessions and a rollout engine. The trainer calls it with
-the prompts of a batch; it plays every episode concurrently while the trainer's model generates on the calling thread,
-and gives back exact token ids, the mask of what the model wrote, and the trajectories for the reward functions.
+`EnvironmentRollout` owns a background event loop and, for each environment, a pool of sessions and a rollout engine.
+The trainer calls it with the prompts of a batch; it plays every episode concurrently while the trainer's model
+generates on the calling thread, and gives back exact token ids, the mask of what the model wrote, and the trajectories
+for the reward functions.
 
-How a row's columns reach ``reset``: see `openenv_trl.training.columns`.
+How a row's columns reach ``reset``: see `openenv_trl.training.columns`. What happens when episodes fail: see
+`openenv_trl.training.skipped_steps`. How several processes stay together: see `openenv_trl.training.ranks`.
 """
 
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import contextlib
-import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
 
-from openenv_trl.client import GenericEnvClient, fetch_health, fetch_schema
-from openenv_trl.errors import ConfigurationError, OpenEnvError, RolloutFailureError
-from openenv_trl.providers import SessionPool
-from openenv_trl.rollout import (
-    ActionInterface,
-    RolloutEngine,
-    RolloutLimits,
-    SamplingParameters,
-    Task,
-    Trajectory,
-    write_parquet,
-)
-from openenv_trl.rollout.play import open_pool
+from openenv_trl.errors import ConfigurationError, RolloutFailureError
+from openenv_trl.rollout import ActionInterface, RolloutEngine, RolloutLimits, Task, Trajectory, TrajectoryWriter
+from openenv_trl.rollout.observer import RolloutObserver
+from openenv_trl.training.batch_names import BatchNames
+from openenv_trl.training.batch_tally import BatchTally
 from openenv_trl.training.columns import attach_columns
-from openenv_trl.training.generation import (
-    GenerationBridge,
-    trainer_generate,
-    trainer_lockstep,
-    trainer_stop_ids,
-)
+from openenv_trl.training.curriculum import Curricula
+from openenv_trl.training.curriculum_settings import BandCurriculum, StagedCurriculum
+from openenv_trl.training.dataset_columns import FurtherColumns
+from openenv_trl.training.environment_set import BatchResult, EnvironmentSet
+from openenv_trl.training.environments import ALONE, ENVIRONMENT_COLUMN, EnvironmentAddresses, environment_specs
+from openenv_trl.training.generation import GenerationBridge, trainer_generate, trainer_lockstep, trainer_stop_ids
+from openenv_trl.training.ranks import RankReport, gather_from_ranks, merge_outcomes, raise_together
 from openenv_trl.training.rows import trajectories_to_rows
-from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts
+from openenv_trl.training.skipped_steps import SkippedSteps, Verdict
+from openenv_trl.training.tasks import SharedRandomness, check_environment, tasks_from_prompts
+
+if TYPE_CHECKING:
+    from openenv_trl.training.skipped_step_callback import SkippedStepCallback
 
 logger = logging.getLogger(__name__)
+
+_STATE_KEY = "openenv_trl.curriculum"
+"""Where the curricula's state is kept in the trainer's own, and so in each checkpoint's trainer_state.json."""
 
 
 class EnvironmentRollout:
     """Plays the prompts of a generation batch in environments. Pass it to ``GRPOTrainer(rollout_func=...)``.
 
     Args:
-        base_urls: The environment servers, such as ``"http://localhost:8000"``; one or several that serve the same
-            environment.
+        environments: The environment's servers: an address such as ``"http://localhost:8000"``, or several that serve
+            the same environment. For several environments a dict, from each one's name to its addresses or its
+            `EnvironmentSpec`; the dataset's column ``environment`` then says which one a row is played in.
         sessions_per_server: Sessions to hold open on each server at most. An episode that finds none free waits; a
             server that allows fewer is learned from its refusals.
         limits: Turns, tokens and deadlines of an episode. Its ``max_completion_tokens`` is the trainer's
@@ -60,9 +63,15 @@ class EnvironmentRollout:
             action's schema) if None. ``TextActions`` reads plain text instead.
         shared_randomness: What the generations of a prompt share: see `SharedRandomness`.
         seed: The run's own seed, for the luck that generations do not share; the trainer's ``seed`` if None.
-        max_failed_fraction: Raise when more than this part of a batch failed after all tries, from 0 to 1. Failed
-            episodes are otherwise left out of the update, with reward None.
+        max_failed_fraction: Skip the step when more than this part of its batch failed after all tries, from 0 to 1,
+            over all processes. Failed episodes are otherwise left out of the update, with reward None, and a batch
+            without a sound episode is skipped in any case.
+        max_skipped_steps: Steps that may be skipped in a row; one more ends the training. A server that is started
+            again takes less than three batches' tries; what is broken for longer is broken.
+        curriculum: The levels to play at (see `StagedCurriculum` and `BandCurriculum`); for several environments a
+            dict, by name. It is saved with each checkpoint of the trainer, and taken up again from there.
         trajectory_dir: Write every batch's trajectories there as Parquet, if given.
+        observer: Hears what each episode does, such as a `RolloutWatch`.
         headers: HTTP headers of every connection, such as an authorization.
         template_kwargs: Further arguments of the chat template, such as ``{"enable_thinking": False}``; the trainer's
             ``chat_template_kwargs`` if None.
@@ -80,49 +89,79 @@ class EnvironmentRollout:
 
     def __init__(
         self,
-        base_urls: Sequence[str] | str,
+        environments: EnvironmentAddresses | Mapping[str, EnvironmentAddresses],
         *,
         sessions_per_server: int = 64,
         limits: RolloutLimits | None = None,
         actions: ActionInterface | None = None,
         shared_randomness: SharedRandomness | str = SharedRandomness.EPISODE,
         seed: int | None = None,
-        max_failed_fraction: float = 0.5,
+        max_failed_fraction: float = 1.0,
+        max_skipped_steps: int = 3,
+        curriculum: StagedCurriculum | BandCurriculum | Mapping[str, StagedCurriculum | BandCurriculum] | None = None,
         trajectory_dir: str | Path | None = None,
+        observer: RolloutObserver | None = None,
         headers: dict[str, str] | None = None,
         template_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        self.base_urls = [base_urls] if isinstance(base_urls, str) else list(base_urls or ())
-        if not self.base_urls:
-            raise ConfigurationError("base_urls is empty: give the address of at least one environment server.")
-        if not 0.0 <= max_failed_fraction <= 1.0:
-            raise ConfigurationError(f"max_failed_fraction={max_failed_fraction} must lie between 0 and 1.")
+        self.specs = environment_specs(environments)
+        """The environments by name; one alone has the name ""."""
         choices = [choice.value for choice in SharedRandomness]
         if shared_randomness not in choices:
             raise ConfigurationError(f"shared_randomness={shared_randomness!r} must be one of {choices}.")
+        if sessions_per_server < 1:
+            raise ConfigurationError(f"sessions_per_server={sessions_per_server} must be at least 1.")
         self.shared_randomness = SharedRandomness(shared_randomness)
         self.limits = limits or RolloutLimits()
         self.metrics: dict[str, float] = {}
         """The last batch's numbers, as they were logged."""
-        self._sessions_per_server = sessions_per_server
-        self._actions = actions
+        self.curricula = Curricula(curriculum, list(self.specs))
+        """What the curricula know now."""
         self._seed = seed
-        self._max_failed_fraction = max_failed_fraction
-        self._trajectory_dir = None if trajectory_dir is None else Path(trajectory_dir)
-        self._headers = headers
+        self._skipped = SkippedSteps(max_failed_fraction=max_failed_fraction, max_skipped_steps=max_skipped_steps)
+        self._callback: SkippedStepCallback | None = None
+        self._writer_folder = None if trajectory_dir is None else Path(trajectory_dir)
+        self._writer: TrajectoryWriter | None = None
+        self._observer = observer
         self._template_kwargs = template_kwargs
         self._batches = BatchNames()
-        self._further_columns: dict[int, bool] = {}
-        self._engine: RolloutEngine | None = None
-        self._engine_is_for: tuple[Any, ...] = ()
-        self._pool: SessionPool[GenericEnvClient] | None = None
+        self._further_columns = FurtherColumns()
+        self._environments = EnvironmentSet(
+            self.specs,
+            limits=self.limits,
+            sessions_per_server=sessions_per_server,
+            headers=headers,
+            actions=actions,
+        )
+        self._trainer_state: Any = None
         self._portal: anyio.from_thread.BlockingPortal | None = None
         self._runs: set[anyio.CancelScope] = set()
         self._exit = contextlib.ExitStack()
 
+    @property
+    def base_urls(self) -> list[str]:
+        """The addresses of all servers, of all environments."""
+        return [url for spec in self.specs.values() for url in spec.base_urls]
+
+    @property
+    def engines(self) -> dict[str, RolloutEngine]:
+        """The rollout engine of each environment; known after the first batch."""
+        return self._environments.engines
+
     def prepare_dataset(self, dataset: Any, *, columns: Sequence[str] | None = None) -> Any:
-        """Make a dataset's columns reach ``reset``: see `attach_columns`."""
-        return attach_columns(dataset, columns=columns)
+        """Make a dataset's columns reach ``reset``: see `attach_columns`.
+
+        Raises:
+            ConfigurationError: As `attach_columns`; or there are several environments, and a row names none of them.
+        """
+        attached = attach_columns(dataset, columns=columns)
+        if ALONE not in self.specs and hasattr(attached, "unique"):
+            names: set[Any] = {None}
+            if ENVIRONMENT_COLUMN in attached.column_names:
+                names = set(attached.unique(ENVIRONMENT_COLUMN))
+            for name in sorted(names, key=str):
+                check_environment(name, self.specs)
+        return attached
 
     def __call__(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """Play one generation batch, as TRL calls it.
@@ -137,29 +176,33 @@ class EnvironmentRollout:
 
         Raises:
             ConfigurationError: Something of the user's that cannot work: the message says what to change.
-            RolloutFailureError: More of the batch failed than ``max_failed_fraction``.
+            RolloutFailureError: Nothing could be trained on for more than ``max_skipped_steps`` steps, or another
+                process had to stop. Where one process raises, all do.
         """
-        engine, portal = self._started(trainer)
+        _refuse_another_tool_loop(trainer)
+        portal = self._started_portal(trainer)
         training = bool(trainer.model.training)
         batch = self._batches.next(training, int(trainer.state.global_step))
-        group_size = int(trainer.num_generations if training else trainer.num_generations_eval)
-        tasks = tasks_from_prompts(
-            prompts,
-            group_size=group_size,
-            shared=self.shared_randomness,
-            run_seed=int(trainer.args.seed if self._seed is None else self._seed),
-            batch=batch,
-            process_index=int(trainer.accelerator.process_index),
-            columns_expected=self._has_further_columns(trainer.train_dataset if training else trainer.eval_dataset),
-        )
         bridge = GenerationBridge(
             trainer_generate(trainer), stop_ids=trainer_stop_ids(trainer), lockstep=trainer_lockstep(trainer)
         )
-        work = portal.start_task_soon(self._run, engine, tasks, bridge)
+        work = self._begin(prompts, trainer, portal, bridge, batch)
         bridge.serve(work, portal)
-        trajectories: list[Trajectory] = work.result()
-        self._report(trajectories, trainer, batch)
-        return trajectories_to_rows(trajectories, fallback_id=trainer_stop_ids(trainer)[0])
+        result, error = self._finish(work, trainer, batch)
+        reports = self._share(result, error, trainer)
+        verdict = self._judge(reports, trainer, portal, batch)
+        if training:
+            assert self._callback is not None, "made with the portal"
+            self._callback.skipping = verdict is Verdict.SKIP
+            self.curricula.observe(merge_outcomes(reports))
+            self._keep_curricula(trainer)
+        self._log(result.metrics, trainer)
+        return trajectories_to_rows(
+            result.trajectories,
+            fallback_id=trainer_stop_ids(trainer)[0],
+            masked=verdict is Verdict.SKIP,
+            need_logprobs=bool(getattr(trainer, "use_vllm", False)),
+        )
 
     def close(self) -> None:
         """Close all sessions and end the background loop. Called at interpreter exit too."""
@@ -167,7 +210,9 @@ class EnvironmentRollout:
             # An interrupt can hit the main thread at any moment: a run that it no longer knows of would wait for it.
             self._portal.call(self._cancel_runs)
         self._exit.close()
-        self._engine = self._portal = self._pool = None
+        self._portal = None
+        if self._writer is not None:
+            self._writer.close()
 
     def __enter__(self) -> EnvironmentRollout:
         return self
@@ -175,11 +220,61 @@ class EnvironmentRollout:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def _run(self, engine: RolloutEngine, tasks: list[Task], bridge: GenerationBridge) -> list[Trajectory]:
+    def _begin(
+        self,
+        prompts: list[Any],
+        trainer: Any,
+        portal: anyio.from_thread.BlockingPortal,
+        bridge: GenerationBridge,
+        batch: str,
+    ) -> concurrent.futures.Future[BatchResult]:
+        """The batch, being played on the loop. What fails already here is the future's: other ranks wait for this."""
+        try:
+            tasks = self._tasks(prompts, trainer, batch)
+            kwargs = self._template_kwargs
+            if kwargs is None:
+                kwargs = dict(getattr(trainer.args, "chat_template_kwargs", None) or {})
+            setting = (trainer.processing_class, int(trainer.args.max_completion_length), kwargs)
+        except Exception as error:
+            failed: concurrent.futures.Future[BatchResult] = concurrent.futures.Future()
+            failed.set_exception(error)
+            return failed
+        return portal.start_task_soon(self._play, tasks, bridge, setting)
+
+    def _tasks(self, prompts: list[Any], trainer: Any, batch: str) -> list[Task]:
+        training = bool(trainer.model.training)
+        return tasks_from_prompts(
+            prompts,
+            group_size=int(trainer.num_generations if training else trainer.num_generations_eval),
+            shared=self.shared_randomness,
+            run_seed=int(trainer.args.seed if self._seed is None else self._seed),
+            batch=batch,
+            process_index=int(trainer.accelerator.process_index),
+            columns_expected=self._further_columns.of(trainer.train_dataset if training else trainer.eval_dataset),
+            environments=self.specs,
+            level_for=lambda name, draw: self.curricula.level_for(name, draw, training=training),
+        )
+
+    def _finish(
+        self, work: concurrent.futures.Future[BatchResult], trainer: Any, batch: str
+    ) -> tuple[BatchResult, Exception | None]:
+        """What came of it, stored; empty where there is an error, which the other ranks hear of before it is raised."""
+        try:
+            result = work.result()
+            self._write(result.trajectories, trainer, batch)
+            return result, None
+        except Exception as error:
+            return BatchResult([]), error
+
+    async def _play(
+        self, tasks: list[Task], bridge: GenerationBridge, setting: tuple[Any, int, dict[str, Any]]
+    ) -> BatchResult:
         with anyio.CancelScope() as scope:
             self._runs.add(scope)
             try:
-                return await engine.run(tasks, bridge, SamplingParameters())
+                await self._environments.open()
+                self._environments.use(*setting)
+                return await self._environments.run(tasks, bridge, self._observer)
             finally:
                 self._runs.discard(scope)
         raise ConfigurationError("The rollout was closed while a batch was played.")
@@ -188,102 +283,76 @@ class EnvironmentRollout:
         for scope in list(self._runs):
             scope.cancel()
 
-    def _started(self, trainer: Any) -> tuple[RolloutEngine, anyio.from_thread.BlockingPortal]:
-        """The engine for this trainer, and the portal of its loop; both are made when they are first needed."""
-        if self._portal is None or self._pool is None:
+    def _share(self, result: BatchResult, error: Exception | None, trainer: Any) -> list[RankReport]:
+        """Tell all ranks how it went, and hear it of them; raise here if any had to stop."""
+        problem = None if error is None else f"{type(error).__name__}: {error}"
+        own = RankReport(problem, BatchTally.of(result.trajectories), self.curricula.outcomes(result.trajectories))
+        reports = gather_from_ranks(trainer, own)
+        raise_together(reports, int(trainer.accelerator.process_index), error)
+        return reports
+
+    def _judge(
+        self, reports: list[RankReport], trainer: Any, portal: anyio.from_thread.BlockingPortal, batch: str
+    ) -> Verdict:
+        """What to do with the batch: all ranks have the same reports, and so find the same."""
+        decision = self._skipped.decide(BatchTally.merged([report.tally for report in reports]))
+        if decision.verdict is Verdict.STOP:
+            states = portal.call(self._environments.server_states)
+            raise RolloutFailureError(f"{decision.message} The servers now: {states}. Look at their logs.")
+        if decision.message and trainer.accelerator.is_main_process:
+            logger.warning("Batch %s: %s", batch, decision.message)
+        return decision.verdict
+
+    def _started_portal(self, trainer: Any) -> anyio.from_thread.BlockingPortal:
+        """The portal of the loop, which is started when it is first needed; and the trainer's state taken in."""
+        if self._portal is None:
             self._portal = self._exit.enter_context(anyio.from_thread.start_blocking_portal("asyncio"))
+            self._exit.callback(self._portal.call, self._environments.aclose)
             atexit.register(self.close)
-            self._portal.call(self._check_servers)
-            self._pool = self._exit.enter_context(
-                self._portal.wrap_async_context_manager(
-                    open_pool(self.base_urls, sessions_per_server=self._sessions_per_server, headers=self._headers)
-                )
-            )
-        kwargs = self._template_kwargs
-        if kwargs is None:
-            kwargs = dict(getattr(trainer.args, "chat_template_kwargs", None) or {})
-        tokenizer, room = trainer.processing_class, int(trainer.args.max_completion_length)
-        wanted = (tokenizer, room, kwargs)
-        if self._engine is None or self._engine_is_for != wanted:
-            limits = self.limits
-            if "max_completion_tokens" not in limits.model_fields_set or room < limits.max_completion_tokens:
-                limits = limits.model_copy(update={"max_completion_tokens": room})
-            self._engine = RolloutEngine(
-                self._pool,
-                tokenizer,
-                actions=self._actions,
-                limits=limits,
-                max_concurrent_episodes=len(self.base_urls) * self._sessions_per_server,
-                fetch_schema=functools.partial(fetch_schema, headers=self._headers),
-                chat_template_kwargs=kwargs,
-            )
-            self._engine_is_for = wanted
-        return self._engine, self._portal
+        if self._callback is None:
+            from openenv_trl.training.skipped_step_callback import SkippedStepCallback
 
-    async def _check_servers(self) -> None:
-        """A wrong address is said before anything else. One server that answers is enough."""
-        errors: list[OpenEnvError] = []
-        for url in self.base_urls:
-            try:
-                await fetch_health(url, headers=self._headers)
-            except OpenEnvError as error:
-                logger.warning("The environment server at %s does not answer: %s", url, error)
-                errors.append(error)
-        if len(errors) == len(self.base_urls):
-            raise errors[0]
+            self._callback = SkippedStepCallback()
+        if self._callback not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self._callback)
+        if trainer.state is not self._trainer_state:  # another run of training: a new one, or one taken up again
+            self._trainer_state = trainer.state
+            kept: dict[str, Any] = getattr(trainer.state, "stateful_callbacks", None) or {}
+            self.curricula.restore(kept.get(_STATE_KEY, {}))
+        return self._portal
 
-    def _has_further_columns(self, dataset: Any) -> bool:
-        """Whether a data set has columns beside the prompt; a stream that does not say is asked for its first row."""
-        if dataset is None:
-            return False
-        if isinstance(dataset, dict):  # several evaluation sets, by name
-            return any(self._has_further_columns(each) for each in cast("dict[str, Any]", dataset).values())
-        if id(dataset) not in self._further_columns:
-            names: Any = getattr(dataset, "column_names", None)
-            if names is None:
-                names = next(iter(dataset), ())
-            known: set[str] = {*names}
-            self._further_columns[id(dataset)] = bool(known - {"prompt", "completion"})
-        return self._further_columns[id(dataset)]
+    def _keep_curricula(self, trainer: Any) -> None:
+        """Put what the curricula know where the trainer's next checkpoint takes it from."""
+        kept = getattr(trainer.state, "stateful_callbacks", None)
+        if kept is not None and self.curricula.controllers:
+            kept[_STATE_KEY] = self.curricula.state()
 
-    def _report(self, trajectories: list[Trajectory], trainer: Any, batch: str) -> None:
-        self.metrics = {} if self._engine is None else self._engine.metrics
+    def _log(self, numbers: Mapping[str, float], trainer: Any) -> None:
+        self.metrics = dict(numbers)
+        self.metrics |= {f"curriculum/{name}": value for name, value in self.curricula.metrics().items()}
         log_metric = getattr(trainer, "_log_metric", None)
         if log_metric is not None:
             for name, value in self.metrics.items():
                 log_metric(f"rollout/{name}", value)
-        if self._trajectory_dir is not None:
-            rank = int(trainer.accelerator.process_index)
-            write_parquet(trajectories, self._trajectory_dir / f"{batch}_{rank}.parquet")
-        failed = [t for t in trajectories if t.end_reason.is_failure]
-        if len(failed) > self._max_failed_fraction * len(trajectories):
-            reasons = sorted({f"{t.end_reason.value}: {t.error}" for t in failed})
-            raise RolloutFailureError(
-                f"{len(failed)} of {len(trajectories)} episodes failed after all tries, more than "
-                f"max_failed_fraction={self._max_failed_fraction}. The reasons: {'; '.join(reasons[:5])}. "
-                f"Look at the servers' logs ({', '.join(self.base_urls)}), or allow more failures."
-            )
+
+    def _write(self, trajectories: Sequence[Trajectory], trainer: Any, batch: str) -> None:
+        """Store a batch; its rewards are stored when they are known: with the next batch, or at the end."""
+        if self._writer_folder is None:
+            return
+        if self._writer is None:
+            self._writer = TrajectoryWriter(self._writer_folder, rank=int(trainer.accelerator.process_index))
+        self._writer.write(trajectories, batch)
 
 
-class BatchNames:
-    """Names for generation batches: the same at each run of the same step, different from one another.
+def _refuse_another_tool_loop(trainer: Any) -> None:
+    """TRL would run its own tool loop on top of these rollouts, and train on what the environment wrote.
 
-    So a run that is taken up again from a checkpoint goes on with new luck, as it would have without the interruption,
-    and an evaluation plays the same tasks each time.
+    Raises:
+        ConfigurationError: The trainer has tools or an environment factory.
     """
-
-    def __init__(self) -> None:
-        self._before = ("", -1)
-        self._count = 0
-
-    def next(self, training: bool, step: int) -> str:
-        """The next batch's name.
-
-        Args:
-            training: Whether it is for training, and not an evaluation's.
-            step: The trainer's step.
-        """
-        place = ("train" if training else "eval", step)
-        self._count = self._count + 1 if place == self._before else 0
-        self._before = place
-        return f"train_{step:06d}_{self._count}" if training else f"eval_{self._count:06d}"
+    for name, attribute in (("tools", "tools"), ("environment_factory", "environment_factories")):
+        if getattr(trainer, attribute, None):
+            raise ConfigurationError(
+                f"GRPOTrainer has {name} beside rollout_func: it would run its own tool loop on top of the episodes. "
+                f"Leave out {name}; the environment's own tools are offered to the model by EnvironmentRollout."
+            )

@@ -8,13 +8,15 @@ error is raised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from openenv_trl.errors import ProtocolError
 from openenv_trl.rollout import Trajectory
 
 
-def trajectories_to_rows(trajectories: Sequence[Trajectory], *, fallback_id: int) -> dict[str, Any]:
+def trajectories_to_rows(
+    trajectories: Sequence[Trajectory], *, fallback_id: int, masked: bool = False, need_logprobs: bool = False
+) -> dict[str, Any]:
     """The columns of a generation batch.
 
     A failed trajectory becomes one token with mask 0: it adds nothing to the loss, and its reward is None.
@@ -22,31 +24,67 @@ def trajectories_to_rows(trajectories: Sequence[Trajectory], *, fallback_id: int
     Args:
         trajectories: One a prompt, in the prompts' order.
         fallback_id: The token that stands where a failed trajectory has none, such as the end-of-sequence id.
+        masked: Mask all rows: nothing of the batch is to be learned from.
+        need_logprobs: Give log-probs even where no trajectory has any, as a trainer that generates with vLLM reads
+            them; those of masked tokens are 0.0 and of no effect.
 
     Returns:
         ``prompt_ids``, ``completion_ids``, ``env_mask``: lists of lists of int. ``logprobs``: lists of float, or None
         where the backend gives none. ``trajectory``: the trajectories.
 
     Raises:
-        ProtocolError: A trajectory whose ids, mask and log-probs differ in length.
+        ProtocolError: A trajectory whose ids, mask and log-probs differ in length, or hold what cannot be.
     """
     rows = [trajectory.as_row(fallback_id) for trajectory in trajectories]
-    have_logprobs = any(
+    have_logprobs = need_logprobs or any(
         row.logprobs is not None for row, t in zip(rows, trajectories, strict=True) if not t.end_reason.is_failure
     )
-    logprobs: list[list[float]] = []
-    for row in rows:
-        logps = [0.0] * len(row.completion_ids) if row.logprobs is None else row.logprobs
-        if not len(row.completion_ids) == len(row.mask) == len(logps):
-            raise ProtocolError(
-                f"A trajectory has {len(row.completion_ids)} completion ids, {len(row.mask)} mask values and "
-                f"{len(logps)} log-probs; they must be as many. This is a fault of the policy that made it."
-            )
-        logprobs.append(logps)
-    return {
+    logprobs = [[0.0] * len(row.completion_ids) if row.logprobs is None else row.logprobs for row in rows]
+    columns: dict[str, Any] = {
         "prompt_ids": [row.prompt_ids for row in rows],
         "completion_ids": [row.completion_ids for row in rows],
-        "env_mask": [row.mask for row in rows],
+        "env_mask": [[0] * len(row.mask) if masked else row.mask for row in rows],
         "logprobs": logprobs if have_logprobs else None,
         "trajectory": list(trajectories),
     }
+    check_columns(columns, len(trajectories))
+    return columns
+
+
+def check_columns(columns: dict[str, Any], rows: int) -> None:
+    """Check what a ``rollout_func`` gives, for all that TRL takes without a word, or fails at far away.
+
+    Args:
+        columns: What it gives.
+        rows: The number of prompts that it was given.
+
+    Raises:
+        ProtocolError: A column is missing, is no list (TRL gives anything else to every row whole), has too few or too
+            many rows; or a row is empty, or its ids, mask and log-probs differ in length, or its mask is not of 0 and
+            1.
+    """
+    needed = ("prompt_ids", "completion_ids", "env_mask", "logprobs")
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise ProtocolError(f"The rollout gave no {missing}: it must give {list(needed)}, and may give more.")
+    for name, column in columns.items():
+        if name == "logprobs" and column is None:
+            continue
+        if not isinstance(column, list) or len(cast("list[Any]", column)) != rows:
+            raise ProtocolError(f"The rollout's '{name}' must be a list with one entry for each of {rows} prompts.")
+    logprobs = columns["logprobs"]
+    for row, (prompt, ids, mask) in enumerate(
+        zip(columns["prompt_ids"], columns["completion_ids"], columns["env_mask"], strict=True)
+    ):
+        lengths = {"completion_ids": len(ids), "env_mask": len(mask)}
+        if logprobs is not None:
+            lengths["logprobs"] = len(logprobs[row])
+        if len(set(lengths.values())) > 1:
+            raise ProtocolError(
+                f"Row {row} of a rollout has {lengths}; they must be as many. This is a fault of the policy that made "
+                "it."
+            )
+        if not ids or not prompt:
+            raise ProtocolError(f"Row {row} of a rollout has no token: a masked one must stand in.")
+        if not {*mask} <= {0, 1}:
+            raise ProtocolError(f"Row {row} of a rollout has a mask of {sorted({*mask})}; it must be of 0 and 1.")

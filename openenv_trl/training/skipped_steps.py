@@ -1,16 +1,13 @@
 """What is done with a batch of which much failed: train on what is sound, skip the step, or stop.
 
-`SkippedSteps` decides from counts alone, so ranks that hold the same counts decide alike. `SkippedStepCallback` makes a
-skipped step change nothing at all.
+`SkippedSteps` decides from counts alone, so ranks that hold the same counts decide alike. The `SkippedStepCallback`
+beside makes a skipped step change nothing at all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
-
-from transformers import TrainerCallback
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.training.batch_tally import BatchTally
@@ -80,30 +77,3 @@ class SkippedSteps:
             Verdict.SKIP,
             f"{lost} {why}: the step is skipped, number {self.in_a_row} in a row of at most {self._max_in_a_row}.",
         )
-
-
-class SkippedStepCallback(TrainerCallback):
-    """Keeps the optimizer from moving anything in a step that was skipped.
-
-    The loss of such a step is zero and so is its gradient, but the optimizer's momentum and weight decay would move
-    the weights all the same. Without gradients it leaves them.
-    """
-
-    def __init__(self) -> None:
-        self.skipping = False
-        """Whether the batch at hand is skipped."""
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Drops the gradients of a skipped step.
-
-        With ``fp16`` they stay: its gradient scaler does not take a step without any. A step that gathers several
-        batches, one of them sound, has gradients that are not zero, and is taken.
-        """
-        model = kwargs.get("model")
-        if not self.skipping or model is None or getattr(args, "fp16", False):
-            return
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if any(bool(gradient.any()) for gradient in gradients):
-            return
-        for parameter in model.parameters():
-            parameter.grad = None

@@ -16,8 +16,8 @@ from openenv_trl import RolloutLimits
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
 from openenv_trl.rollout import EndReason, Trajectory, read_parquet
 from openenv_trl.training import EnvironmentRollout
+from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.generation import GenerationBridge
-from openenv_trl.training.rollout_func import BatchNames
 
 MakeTrainer = Callable[..., GRPOTrainer]
 PROMPT = [{"role": "user", "content": "Play blackjack."}]
@@ -183,8 +183,8 @@ def test_a_reward_that_is_no_number_is_never_scored(play: Callable[..., Play], u
 
 
 def test_a_batch_that_failed_stops_training_and_says_why(play: Callable[..., Play], unruly_url: str) -> None:
-    with pytest.raises(RolloutFailureError, match=r"8 of 8 episodes failed.*the table broke"):
-        play(unruly_url, rows(way="step raises"), lambda *_: call("stand"))
+    with pytest.raises(RolloutFailureError, match=rf"8 of 8 episodes failed.*the table broke.*{unruly_url} is healthy"):
+        play(unruly_url, rows(way="step raises"), lambda *_: call("stand"), max_skipped_steps=0)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,7 @@ def test_a_rollout_serves_the_trainer_that_calls_it(make_trainer: MakeTrainer, b
             trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1, max_completion_length=length)
             Replies(trainer, lambda *_: call("stand"))
             trainer.train()
-            engine = rollout._engine
-            assert engine is not None
+            engine = rollout.engines[""]
             assert engine._tokenizer is trainer.processing_class
             seen.append((trainer.processing_class, engine.limits.max_completion_tokens))
     assert [tokens for _, tokens in seen] == [60, 600], "the trainer's own length, where no limit was set"
@@ -345,10 +344,14 @@ def test_columns_that_were_not_attached_are_an_error_that_names_the_call(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"base_urls": []}, "base_urls"),
-        ({"base_urls": None}, "base_urls"),
-        ({"base_urls": "http://x", "max_failed_fraction": 1.5}, "max_failed_fraction"),
-        ({"base_urls": "http://x", "shared_randomness": "all"}, "all"),
+        ({"environments": []}, "base_urls"),
+        ({"environments": None}, "base_urls"),
+        ({"environments": {}}, "no environments"),
+        ({"environments": {"a": []}}, "environment 'a' has no address"),
+        ({"environments": {"a/b": "http://x"}}, "a/b"),
+        ({"environments": "http://x", "max_failed_fraction": 1.5}, "max_failed_fraction"),
+        ({"environments": "http://x", "max_skipped_steps": -1}, "max_skipped_steps"),
+        ({"environments": "http://x", "shared_randomness": "all"}, "all"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_once(options: dict[str, Any], words: str) -> None:
