@@ -168,7 +168,7 @@ class DialogueTemplate:
         for candidates in (special, self._special_ids):
             marks = [cast("str", decode([token], skip_special_tokens=False)) for token in sorted(candidates)]
             tails = MessageTails(self._rendering, self.answer_role, marks, name)
-            if tails.own_end:
+            if tails.begins_with_mark:
                 break
         assert tails is not None
         return tails

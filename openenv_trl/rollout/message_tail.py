@@ -92,6 +92,8 @@ class MessageTails:
             raise self._dropped()
         self.own_end, self.closing = cut.own_end, cut.closing
         """The mark that ends the model's last message, and what the template writes after it."""
+        self.begins_with_mark = self._marks.match(cut.tail) is not None
+        """Whether what follows a message begins with one of the marks."""
         other_id = (probe[0]._replace(call_id=made_up_id(1)),)
         self.shows_ids = answer_role == "tool" and self.text(other_id) != cut.tail
         """Whether the template writes the ids of calls with their answers."""

@@ -90,4 +90,5 @@ def _break(found: re.Match[str]) -> str:
 
 def _is_mark(text: str) -> bool:
     """Not where a tokenizer calls an ordinary word, or "!", or a line's end special (often: to pad with)."""
-    return len(text) > 2 and any(c.isalnum() for c in text) and not all(c.isalnum() or c.isspace() for c in text)
+    has_words = any(c.isalnum() for c in text) and not all(c.isalnum() or c.isspace() for c in text)
+    return len(text) > 2 and (has_words or (text.startswith("<|") and text.endswith("|>")))  # Gemma quotes with <|"|>
