@@ -42,6 +42,16 @@ async def fetch_metadata(
     return await _fetch(base_url, "/metadata", ("name", "description"), timeout_s, headers)
 
 
+async def fetch_capacity(
+    base_url: str, timeout_s: float = 10.0, *, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return how many sessions the server has and can have: ``active_sessions``, ``max_sessions`` and more.
+
+    Takes and raises what `fetch_schema` does. Only servers of this package tell; others are a ProtocolError.
+    """
+    return await _fetch(base_url, "/capacity", ("max_sessions",), timeout_s, headers)
+
+
 async def fetch_promises(
     base_url: str, timeout_s: float = 10.0, *, headers: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
