@@ -115,8 +115,9 @@ def check_before_start(experiment: Experiment, model: str | None = None, *, trai
         ConfigurationError: Something is not there; the message names the setting.
     """
     environment = experiment.environment
-    if not environment.environment_urls and environment.environment is not None:
-        _check_environment(environment.environment)
+    for each in [environment.for_environment(name) for name in environment.environments] or [environment]:
+        if not each.environment_urls and each.environment is not None:
+            _check_environment(each.environment)
     name = model or experiment.model.model_name_or_path
     if not name:
         raise ConfigurationError(f"The experiment '{experiment.path}' names no model: set model_name_or_path.")

@@ -9,7 +9,8 @@
 One YAML file holds everything: what TRL's GRPOConfig and ModelConfig take, and the environment's own settings
 (`openenv_trl.training.EnvironmentArguments`). The command line overrides it. The environment is a package folder, whose
 servers are started here (`environment: environments/blackjack_env`), or servers that run already
-(`environment_urls: [http://localhost:8000]`), in containers or elsewhere.
+(`environment_urls: [http://localhost:8000]`), in containers or elsewhere; or several of them, by name
+(`environments: {cards: {environment: ...}, balls: {environment: ..., weight: 2}}`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from openenv_trl.training import (
     RolloutProgress,
     WarmStartSettings,
     disable_progress_bars,
-    open_servers,
+    open_environments,
     warm_start,
 )
 
@@ -40,7 +41,7 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
     if training.use_cpu:
         torch.set_num_threads(1)  # a small model is faster on one thread, and the servers need the other core
 
-    with open_servers(environment) as base_urls:
+    with open_environments(environment, training.max_completion_length) as environments:
         # The tasks. Each row has a prompt; its other columns go to the environment's reset().
         dataset = environment.load_dataset()
         limits = environment.limits(max_completion_tokens=training.max_completion_length)
@@ -51,7 +52,7 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
             with training.main_process_first(desc="warm start"):
                 warm_start(
                     model_path,
-                    base_urls,
+                    environments,
                     dataset,
                     WarmStartSettings.from_arguments(environment, seed=training.seed),
                     limits=limits,
@@ -68,11 +69,13 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
 
         # The rollouts: all episodes of a batch at once, over the servers.
         rollout = EnvironmentRollout(
-            base_urls,
+            environments,
             sessions_per_server=environment.sessions_per_server,
             limits=limits,
             shared_randomness=environment.shared_randomness,
             max_failed_fraction=environment.max_failed_fraction,
+            max_skipped_steps=environment.max_skipped_steps,
+            curriculum=environment.curricula(),
             trajectory_dir=Path(training.output_dir, "trajectories") if environment.save_trajectories else None,
         )
         with rollout:

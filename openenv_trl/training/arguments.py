@@ -8,12 +8,16 @@ command line overrides it.
 # (torch, transformers and datasets are typed in part only)
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import RolloutLimits
+from openenv_trl.training.curriculum_settings import BandCurriculum, StagedCurriculum, read_curriculum
+from openenv_trl.training.experiment_environment import ExperimentEnvironment, read_environments
+from openenv_trl.training.mixture import mix_datasets
 from openenv_trl.training.tasks import SharedRandomness
 
 
@@ -33,6 +37,11 @@ class EnvironmentArguments:
     )
     environment_urls: list[str] = _setting(
         [], "Addresses of environment servers that run already; 'environment' is not started then."
+    )
+    environments: dict[str, Any] = _setting(
+        {},
+        "Several environments in place of one, by name: each with 'environment' or 'environment_urls', and with "
+        "'weight', 'prompt', 'dataset_name', 'max_turns' and others where they are its own.",
     )
     replicas: int = _setting(1, "Server processes to start, where 'environment' is given.")
     sessions_per_server: int = _setting(64, "Sessions to hold open on each server at most.")
@@ -62,7 +71,15 @@ class EnvironmentArguments:
     step_timeout_s: float = _setting(60.0, "Seconds for the environment's step.")
     episode_timeout_s: float = _setting(600.0, "Seconds for a whole episode.")
     max_attempts: int = _setting(3, "Tries of an episode whose environment fails, each in a fresh session.")
-    max_failed_fraction: float = _setting(0.5, "Stop when more than this part of a batch failed.")
+    max_failed_fraction: float = _setting(
+        1.0, "Skip a step when more than this part of its batch failed; 1 trains on whatever is sound."
+    )
+    max_skipped_steps: int = _setting(3, "Steps that may be skipped in a row; one more ends the training.")
+    curriculum: dict[str, Any] = _setting(
+        {},
+        "Levels to play at: 'kind' (stages or band), 'levels' (each with 'name' and 'reset', the easiest first), and "
+        "'threshold', 'window' and others.",
+    )
     unfinished_reward: float = _setting(
         0.0, "Added to the reward of an episode that the model did not bring to its end."
     )
@@ -87,6 +104,19 @@ class EnvironmentArguments:
     def __post_init__(self) -> None:
         if isinstance(self.environment_urls, str):  # one address in the YAML file, without a list
             self.environment_urls = [self.environment_urls]
+        if self.environments:
+            self._check_environments()
+        else:
+            self._check_one_environment()
+        if self.curriculum:
+            read_curriculum(self.curriculum)
+        if self.replicas < 1 or self.sessions_per_server < 1 or self.num_tasks < 1:
+            raise ConfigurationError("replicas, sessions_per_server and num_tasks must be at least 1.")
+        choices = [choice.value for choice in SharedRandomness]
+        if self.shared_randomness not in choices:
+            raise ConfigurationError(f"shared_randomness={self.shared_randomness!r} must be one of {choices}.")
+
+    def _check_one_environment(self) -> None:
         if not self.environment and not self.environment_urls:
             raise ConfigurationError(
                 "Give 'environment' (a package folder, whose servers are started here) or 'environment_urls' (servers "
@@ -94,11 +124,47 @@ class EnvironmentArguments:
             )
         if not self.dataset_name and not self.prompt:
             raise ConfigurationError("Give 'dataset_name', or 'prompt' to make tasks that differ in their seed.")
-        if self.replicas < 1 or self.sessions_per_server < 1 or self.num_tasks < 1:
-            raise ConfigurationError("replicas, sessions_per_server and num_tasks must be at least 1.")
-        choices = [choice.value for choice in SharedRandomness]
-        if self.shared_randomness not in choices:
-            raise ConfigurationError(f"shared_randomness={self.shared_randomness!r} must be one of {choices}.")
+
+    def _check_environments(self) -> None:
+        if self.environment or self.environment_urls:
+            raise ConfigurationError(
+                "Give one environment ('environment' or 'environment_urls') or several ('environments'), not both."
+            )
+        if self.curriculum:
+            raise ConfigurationError("Several environments have a 'curriculum' each: write it below its name.")
+        if self.tiny_policy:
+            raise ConfigurationError(
+                "A tiny policy is made of one environment's words: train it there first, and name it as "
+                "model_name_or_path, or leave out tiny_policy."
+            )
+        for name in self.entries():
+            self.for_environment(name)
+
+    def entries(self) -> dict[str, ExperimentEnvironment]:
+        """The environments by name, where there are several.
+
+        Raises:
+            ConfigurationError: One cannot be used.
+        """
+        return read_environments(self.environments)
+
+    def for_environment(self, name: str) -> EnvironmentArguments:
+        """The settings of one environment of several.
+
+        Raises:
+            ConfigurationError: They cannot be used.
+        """
+        try:
+            return dataclasses.replace(self, environments={}, **{"curriculum": {}, **self.entries()[name].changes()})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"environments: '{name}' cannot be used: {error}") from error
+
+    def curricula(self) -> StagedCurriculum | BandCurriculum | dict[str, StagedCurriculum | BandCurriculum] | None:
+        """The curriculum, or those of several environments by name; None where there is none."""
+        if not self.environments:
+            return read_curriculum(self.curriculum) if self.curriculum else None
+        given = {name: entry.curriculum for name, entry in self.entries().items() if entry.curriculum}
+        return {name: read_curriculum(values) for name, values in given.items()}
 
     def limits(self, max_completion_tokens: int) -> RolloutLimits:
         """The limits of an episode.
@@ -120,6 +186,8 @@ class EnvironmentArguments:
     def load_dataset(self, *, for_evaluation: bool = False) -> Any:
         """The dataset: the named one, or ``num_tasks`` rows of the prompt with seeds from 0.
 
+        Of several environments it is their datasets, mixed by their weights: see `mix_datasets`.
+
         Args:
             for_evaluation: Load ``evaluation_split``, where there is one.
 
@@ -128,6 +196,10 @@ class EnvironmentArguments:
         """
         from datasets import Dataset, load_dataset
 
+        if self.environments:
+            entries = self.entries()
+            each = {name: self.for_environment(name).load_dataset(for_evaluation=for_evaluation) for name in entries}
+            return mix_datasets(each, {name: entry.weight for name, entry in entries.items()})
         if self.dataset_name is None:
             return Dataset.from_dict(
                 {

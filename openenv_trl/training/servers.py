@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers import ProcessProvider
+from openenv_trl.training.environments import EnvironmentSpec
 
 if TYPE_CHECKING:
     from openenv_trl.training.arguments import EnvironmentArguments
@@ -26,8 +28,14 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
         Base URLs.
 
     Raises:
+        ConfigurationError: The experiment has several environments: see `open_environments`.
         ServerStartError: A server ended or was not ready in time; the message has the end of its log.
     """
+    if arguments.environments:
+        raise ConfigurationError(
+            f"The experiment has several environments ({', '.join(arguments.environments)}), and this needs one. Give "
+            "it an experiment with that one only."
+        )
     if arguments.environment_urls:
         yield list(arguments.environment_urls)
         return
@@ -37,3 +45,34 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
     )
     with ProcessProvider(arguments.environment, replicas=arguments.replicas, env_vars=env_vars) as servers:
         yield list(servers.base_urls)
+
+
+@contextmanager
+def open_environments(
+    arguments: EnvironmentArguments, max_completion_tokens: int
+) -> Generator[list[str] | dict[str, EnvironmentSpec]]:
+    """What `EnvironmentRollout` takes: the addresses of the one environment, or a specification of each of several.
+
+    Servers started here end with the block.
+
+    Args:
+        arguments: Names the environments.
+        max_completion_tokens: Of an episode, the environment's tokens included.
+
+    Raises:
+        ServerStartError: A server ended or was not ready in time; the message has the end of its log.
+    """
+    if not arguments.environments:
+        with open_servers(arguments) as base_urls:
+            yield base_urls
+        return
+    specs: dict[str, EnvironmentSpec] = {}
+    with ExitStack() as servers:
+        for name in arguments.environments:
+            own = arguments.for_environment(name)
+            specs[name] = EnvironmentSpec(
+                base_urls=tuple(servers.enter_context(open_servers(own))),
+                limits=own.limits(max_completion_tokens),
+                sessions_per_server=own.sessions_per_server,
+            )
+        yield specs
