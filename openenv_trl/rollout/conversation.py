@@ -18,6 +18,7 @@ from openenv_trl.rollout.dialogue import Dialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.policy import Completion
+from openenv_trl.rollout.sampling_record import SampledTurn, sampled_turn
 from openenv_trl.rollout.task import Message
 from openenv_trl.rollout.trajectory import EndReason
 
@@ -47,6 +48,7 @@ class TokenRecord:
     logprobs: list[float] | None = field(default_factory=list[float])
     versions: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     exact: bool = True
+    sampled: list[SampledTurn] = field(default_factory=list[SampledTurn])
 
 
 class Conversation(Protocol):
@@ -113,6 +115,7 @@ class TokenConversation:
         self._attempts = max_generation_attempts
         self._calls = 0
         self._call_ids: list[str] = []
+        self._sampled: list[SampledTurn] = []
 
     @property
     def tokens_used(self) -> int:
@@ -141,7 +144,12 @@ class TokenConversation:
         """The tokens so far."""
         dialogue = self._dialogue
         return TokenRecord(
-            dialogue.prompt_ids, dialogue.completion_ids, dialogue.mask, dialogue.logprobs, dialogue.versions
+            dialogue.prompt_ids,
+            dialogue.completion_ids,
+            dialogue.mask,
+            dialogue.logprobs,
+            dialogue.versions,
+            sampled=self._sampled,
         )
 
     async def _complete(self, max_new_tokens: int) -> Completion:
@@ -149,6 +157,7 @@ class TokenConversation:
         for _ in range(self._attempts):
             completion = await self._policy.complete(context, max_new_tokens)
             if isinstance(completion, Completion):
+                self._sampled.append(sampled_turn(context, completion.ids, completion.logprobs))
                 return completion
             problem = completion.error
             if not completion.retryable:

@@ -125,6 +125,7 @@ class Episode:
             logprobs=tokens.logprobs,
             versions=tokens.versions,
             token_exact=tokens.exact,
+            sampled=tokens.sampled,
             failures=list(self.failures),
             turns=self.turns,
             end_reason=end_reason,
@@ -194,13 +195,13 @@ class Episode:
             self._refuse(turn, answers, tools[0].name if tools else "", parsed.problem)
         for call in parsed.calls:
             if call.action is None:
-                self._refuse(turn, answers, call.name, call.problem or "Error: invalid action.")
+                self._refuse(turn, answers, call.name, call.problem or "Error: invalid action.", call.id)
                 continue
             try:
                 result = await self._step(session, call.action)
             except ActionValidationError as error:
                 self.setting.refusals.refused(error, call.action)
-                self._refuse(turn, answers, call.name, f"Error: {error}")
+                self._refuse(turn, answers, call.name, f"Error: {error}", call.id)
                 continue
             self.setting.refusals.accepted()
             turn.mistaken_calls += result.is_mistake
@@ -209,7 +210,7 @@ class Episode:
             turn.truncated_observation_tokens += result.tokens_cut
             turn.rewards.append(result.reward)
             answers.append((call.name, result.text))
-            self._log_answer(call.name, result.text)
+            self._log_answer(call.name, result.text, call.id)
             if result.done:
                 turn.done = True
                 return answers, EndReason.TRUNCATED if result.truncated else EndReason.DONE
@@ -259,18 +260,19 @@ class Episode:
         self.session_in_call = False
         return answer
 
-    def _refuse(self, turn: Turn, answers: list[tuple[str, str]], name: str, problem: str) -> None:
+    def _refuse(self, turn: Turn, answers: list[tuple[str, str]], name: str, problem: str, call_id: str = "") -> None:
         problem, marks_broken = self.setting.template.defuse(problem)
         self.marks_broken += marks_broken
         turn.problem_places.append(len(turn.observations))
         turn.problems.append(problem)
         turn.observations.append(problem)
         answers.append((name, problem))
-        self._log_answer(name, problem)
+        self._log_answer(name, problem, call_id)
 
-    def _log_answer(self, name: str, text: str) -> None:
+    def _log_answer(self, name: str, text: str, call_id: str) -> None:
         role = self.setting.actions.answer_role
-        self.messages.append({"role": role, "name": name, "content": text} if role == "tool" else _user(text))
+        answer = {"role": role, "name": name, "content": text, **({"tool_call_id": call_id} if call_id else {})}
+        self.messages.append(answer if role == "tool" else _user(text))
 
 
 def _user(text: str) -> Message:

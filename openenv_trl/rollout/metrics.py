@@ -47,6 +47,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], *, batch_sizes: Sequence
             sum(turn.truncated_observation_tokens for trajectory in trajectories for turn in trajectory.turns)
         ),
         "marks_broken": float(sum(trajectory.marks_broken for trajectory in trajectories)),
+        "drift": float(sum(trajectory.drift for trajectory in trajectories)),
         "waiting_s": _mean(trajectory.waiting_s for trajectory in trajectories),
         "reset_s": _mean(trajectory.reset_s for trajectory in trajectories),
         "generate_s": _mean(trajectory.generate_s for trajectory in trajectories),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from openenv_trl.rollout.sampling_record import SampledTurn, count_drift
 from openenv_trl.rollout.task import Message, Task
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Trajectory:
         rewards: The reward by each source: reward functions and their parts, by name. Filled when they have been
             called.
         failures: How the attempts before the last one failed, in words.
+        sampled: Fingerprints of what was sampled in which context; not stored in files.
     """
 
     task: Task
@@ -177,6 +179,7 @@ class Trajectory:
     environment: str = ""
     rewards: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     failures: list[str] = field(default_factory=list[str])
+    sampled: list[SampledTurn] = field(default_factory=list[SampledTurn], compare=False)
 
     def __repr__(self) -> str:
         # Short: warnings of trainers print whole columns of trajectories.
@@ -207,6 +210,17 @@ class Trajectory:
         rewards = self.step_rewards
         given = [reward for reward in rewards if reward is not None]
         return None if rewards and not given else sum(given)
+
+    @property
+    def drift(self) -> int:
+        """How many messages of the model do not stand here as they were sampled, in the context in which they were.
+
+        0 is the promise; more means a policy that samples in another context than it was given, or code that changed
+        the ids. 0 also where nothing is known of the sampling: in trajectories that were read from files.
+        """
+        if not self.sampled:
+            return 0
+        return count_drift(self.sampled, self.prompt_ids, self.completion_ids, self.mask, self.logprobs)
 
     @property
     def generate_s(self) -> float:
