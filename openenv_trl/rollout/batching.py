@@ -5,26 +5,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
 from openenv_trl.errors import ConfigurationError, PolicyError
+from openenv_trl.rollout.batch_window import BatchWindow
 from openenv_trl.rollout.failures import is_of_the_call
-from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
+from openenv_trl.rollout.policy import (
+    Completion,
+    FailedCompletion,
+    MessagePolicy,
+    Policy,
+    Reply,
+    SamplingParameters,
+)
+from openenv_trl.rollout.task import Message
+from openenv_trl.types import Tool
+
+T = TypeVar("T")
+
+_episode: ContextVar[int | None] = ContextVar("openenv_trl episode", default=None)
+"""The episode that this task plays, so that its absences are measured."""
 
 
 class BatchSettings(BaseModel):
-    """When a batch is sent to the policy."""
+    """When a batch is sent to the policy. Policies that are ``concurrent`` (inference servers) are not batched here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch_window_s: float = Field(default=0.02, ge=0)
-    """Seconds that the first ready episode waits for others to join its batch. Short beside a generation, long beside
-    a fast step; nobody waits where all episodes are ready."""
+    """Seconds that the first ready episode waits for others to join its batch, where the window does not adapt or
+    nothing has been measured yet. Short beside a generation, long beside a fast step; nobody waits where all episodes
+    are ready."""
+    adaptive_window: bool = True
+    """Whether the window follows what is measured: as long as the next episode is expected so soon that those that
+    wait lose less than it gains, else not at all (see `openenv_trl.rollout.batch_window`)."""
+    max_window_s: float = Field(default=1.0, ge=0)
+    """The longest window that adapts, in seconds, counted from when the first episode was ready and no generation was
+    under way. A second bounds the harm of a wrong guess."""
     max_batch_size: int = Field(default=1024, ge=1)
     """Prompts in one call of the policy. Lower it where memory is short."""
 
@@ -46,48 +70,66 @@ class Wait:
 class ReadyBatcher:
     """Decides which requests make a batch, and when.
 
-    A batch goes at once where every live episode is ready, or the batch is full; else when its first request has
-    waited for the window. While the policy generates nothing goes.
+    A batch goes at once where every live episode is ready, or the batch is full; else when its window has passed (see
+    `BatchWindow`). While the policy generates nothing goes. Requests go in the order in which they came, so none is
+    overtaken.
     """
 
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
+        self._window = BatchWindow(settings)
         self._ready: dict[int, float] = {}
         self._live = 0
-        self._generating = False
+        self._episode_of: dict[int, int] = {}
+        self._in_batch: tuple[int, ...] = ()
+        self._fired_at: float | None = None
 
-    def episode_started(self) -> None:
+    def episode_started(self, episode: int, now: float) -> None:
         """One more episode will ask for completions."""
         self._live += 1
+        self._window.left(episode, now)
 
-    def episode_ended(self) -> None:
+    def episode_ended(self, episode: int) -> None:
         """One of them will ask no more."""
         self._live -= 1
+        self._window.ended(episode)
 
-    def request_added(self, key: int, now: float) -> None:
-        """An episode is ready."""
+    def request_added(self, key: int, now: float, episode: int | None = None) -> None:
+        """An episode is ready; which, if that is known."""
         self._ready[key] = now
+        if episode is not None:
+            self._episode_of[key] = episode
+            self._window.came(episode, now)
 
     def request_withdrawn(self, key: int) -> None:
         """An episode no longer waits; unknown keys are ignored."""
         self._ready.pop(key, None)
+        self._episode_of.pop(key, None)
 
-    def generation_finished(self) -> None:
+    def generation_finished(self, now: float) -> None:
         """The policy has answered the last batch."""
-        self._generating = False
+        if self._fired_at is None:
+            return
+        self._window.generation_ended(now - self._fired_at, now)
+        for key in self._in_batch:
+            episode = self._episode_of.pop(key, None)
+            if episode is not None:
+                self._window.left(episode, now)
+        self._fired_at, self._in_batch = None, ()
 
     def decide(self, now: float) -> Fire | Wait:
         """What to do at this time. After `Fire` the policy counts as generating until `generation_finished`."""
-        if self._generating or not self._ready:
+        if self._fired_at is not None or not self._ready:
             return Wait(None)
         full = len(self._ready) >= self._settings.max_batch_size
-        due = next(iter(self._ready.values())) + self._settings.batch_window_s
-        if not full and len(self._ready) < self._live and now < due:
-            return Wait(due)
+        if not full and len(self._ready) < self._live:
+            due = self._window.due(len(self._ready), next(iter(self._ready.values())), now)
+            if now < due:
+                return Wait(due)
         keys = tuple(self._ready)[: self._settings.max_batch_size]
         for key in keys:
             del self._ready[key]
-        self._generating = True
+        self._fired_at, self._in_batch = now, keys
         return Fire(keys)
 
 
@@ -108,7 +150,7 @@ class BatchedPolicy:
         settings: When a batch goes.
     """
 
-    def __init__(self, policy: Policy, sampling: SamplingParameters, settings: BatchSettings) -> None:
+    def __init__(self, policy: Policy | MessagePolicy, sampling: SamplingParameters, settings: BatchSettings) -> None:
         self.batch_sizes: list[int] = []
         """The size of each batch so far."""
         self._policy = policy
@@ -119,14 +161,22 @@ class BatchedPolicy:
         self._next_key = 0
         self._changed = anyio.Event()
 
+    @property
+    def speaks_messages(self) -> bool:
+        """Whether the policy takes and gives messages (`respond`), not token ids (`complete`)."""
+        return hasattr(self._policy, "respond")
+
     @contextmanager
     def episode(self) -> Generator[None, None, None]:
         """An episode lives, and will ask."""
-        self._batcher.episode_started()
+        episode, self._next_key = self._next_key, self._next_key + 1
+        token = _episode.set(episode)
+        self._batcher.episode_started(episode, anyio.current_time())
         try:
             yield
         finally:
-            self._batcher.episode_ended()
+            _episode.reset(token)
+            self._batcher.episode_ended(episode)
             self._changed.set()
 
     async def complete(self, prompt: Sequence[int], max_new_tokens: int) -> Completion | FailedCompletion:
@@ -138,7 +188,7 @@ class BatchedPolicy:
             return request.completion
         key, self._next_key = self._next_key, self._next_key + 1
         request = self._requests[key] = _Request(prompt, max_new_tokens)
-        self._batcher.request_added(key, anyio.current_time())
+        self._batcher.request_added(key, anyio.current_time(), _episode.get())
         self._changed.set()
         try:
             await request.answered.wait()
@@ -148,17 +198,34 @@ class BatchedPolicy:
         assert request.completion is not None
         return request.completion
 
+    async def respond(
+        self, messages: Sequence[Message], tools: Sequence[Tool], max_new_tokens: int
+    ) -> Reply | FailedCompletion:
+        """The next message of a policy that speaks in messages.
+
+        Raises:
+            PolicyError: The policy raised.
+        """
+        sampling = replace(self._sampling, max_new_tokens=max_new_tokens)
+        self.batch_sizes.append(1)
+        return await _ask(lambda: cast("MessagePolicy", self._policy).respond(messages, tools, sampling))
+
     async def serve(self) -> None:
-        """Answer requests until cancelled.
+        """Answer requests until cancelled, with the policy's connections open meanwhile where it has any.
 
         Raises:
             PolicyError: The policy raised, or its completions do not fit the prompts.
         """
+        opened: Any = getattr(self._policy, "opened", nullcontext)
+        async with opened():
+            await self._serve()
+
+    async def _serve(self) -> None:
         while True:
             decision = self._batcher.decide(anyio.current_time())
             if isinstance(decision, Fire):
                 await self._generate([self._requests[key] for key in decision.keys])
-                self._batcher.generation_finished()
+                self._batcher.generation_finished(anyio.current_time())
                 continue
             self._changed = anyio.Event()
             if decision.until is None:
@@ -171,19 +238,8 @@ class BatchedPolicy:
         self.batch_sizes.append(len(requests))
         limits = tuple(request.max_new_tokens for request in requests)
         sampling = replace(self._sampling, max_new_tokens=max(limits), row_limits=limits)
-        try:
-            completions = await self._policy.generate([request.prompt for request in requests], sampling)
-        except (PolicyError, ConfigurationError):
-            raise
-        except Exception as error:  # the policy is anyone's code: whatever it raises, there is no policy any more
-            raise PolicyError(
-                f"The policy could not generate: {type(error).__name__}: {error}", phase="generate"
-            ) from error
-        except anyio.get_cancelled_exc_class() as error:
-            if not await is_of_the_call(error):
-                raise
-            # A task of the policy's own was cancelled: taken for ours, the episodes would wait for ever.
-            raise PolicyError(f"The policy could not generate: {error!r}", phase="generate") from error
+        prompts = [request.prompt for request in requests]
+        completions = await _ask(lambda: cast("Policy", self._policy).generate(prompts, sampling))
         if len(completions) != len(requests):
             raise PolicyError(
                 f"The policy gave {len(completions)} completions for {len(requests)} prompts; it must give one for "
@@ -193,6 +249,27 @@ class BatchedPolicy:
         for request, completion in zip(requests, completions, strict=True):
             request.completion = _cut(completion, request.max_new_tokens)
             request.answered.set()
+
+
+async def _ask(call: Callable[[], Awaitable[T]]) -> T:
+    """Ask the policy, which is anyone's code: whatever it raises, there is no policy any more.
+
+    Raises:
+        PolicyError: It raised.
+    """
+    try:
+        return await call()
+    except (PolicyError, ConfigurationError):
+        raise
+    except Exception as error:
+        raise PolicyError(
+            f"The policy could not generate: {type(error).__name__}: {error}", phase="generate"
+        ) from error
+    except anyio.get_cancelled_exc_class() as error:
+        if not await is_of_the_call(error):
+            raise
+        # A task of the policy's own was cancelled: taken for ours, the episodes would wait for ever.
+        raise PolicyError(f"The policy could not generate: {error!r}", phase="generate") from error
 
 
 def _cut(completion: Completion | FailedCompletion, max_new_tokens: int) -> Completion | FailedCompletion:

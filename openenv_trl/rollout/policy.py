@@ -1,10 +1,17 @@
-"""The policy as the engine sees it: token ids in, sampled ids and log-probs out, in batches."""
+"""The policy as the engine sees it: token ids in, sampled ids and log-probs out, in batches.
+
+Beside it stands the policy that takes messages and gives messages, for evaluation and collecting: what it samples is
+not known as tokens, so nothing can be trained on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
+
+from openenv_trl.rollout.task import Message
+from openenv_trl.types import Tool
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,8 @@ class FailedCompletion:
 class Policy(Protocol):
     """Whatever samples completions. The engine calls it with whole batches, one call at a time.
 
-    A policy with an attribute ``concurrent = True`` is called with one prompt at a time instead, as often at once as
+    A policy with a method ``opened`` (an async context manager) is kept open by the engine for each run. A policy with
+    an attribute ``concurrent = True`` is called with one prompt at a time instead, as often at once as
     there are episodes: right for an inference server, which makes its own batches.
 
     `generate` runs on the engine's event loop: work that blocks belongs in a thread
@@ -97,5 +105,43 @@ class Policy(Protocol):
         Raises:
             Exception: Whatever is raised here ends the whole run with a `PolicyError`: without a policy
                 nothing can go on. What concerns one prompt only is given back as a `FailedCompletion`.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One message of a policy that speaks in messages.
+
+    Attributes:
+        message: As the policy is to see it again: ``role``, ``content``, and ``tool_calls`` with ids, whose arguments
+            are JSON text or objects.
+        finished: Whether the model ended its message itself; False where a limit cut it.
+        tokens: Tokens that it wrote; None where that is not known.
+        reasoning: Thoughts that the endpoint gave beside the message, for people.
+    """
+
+    message: dict[str, Any]
+    finished: bool = True
+    tokens: int | None = None
+    reasoning: str = ""
+
+
+class MessagePolicy(Protocol):
+    """A policy that takes a conversation as messages and gives the next one. It is asked by each episode on its own."""
+
+    async def respond(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: SamplingParameters
+    ) -> Reply | FailedCompletion:
+        """The model's next message.
+
+        Args:
+            messages: The conversation so far, in OpenAI's form.
+            tools: What the model may call; empty where it acts in text.
+            sampling: How to sample; ``max_new_tokens`` bounds the message.
+
+        Raises:
+            Exception: Whatever is raised here ends the whole run with a `PolicyError`. What concerns this
+                conversation only is given back as a `FailedCompletion`.
         """
         ...
