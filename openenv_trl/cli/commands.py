@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from openenv_trl.cli.running import errors_of_files, run_here
+from openenv_trl.cli.trajectory_commands import replay, trajectories_app
 
 app = typer.Typer(
     name="openenv-trl",
@@ -17,6 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(trajectories_app, name="trajectories")
+app.command()(replay)
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 ConfigFile = Annotated[Path, typer.Argument(help="The experiment: a YAML file such as configs/blackjack_cpu.yaml.")]
