@@ -13,6 +13,7 @@ from typing import Any, cast
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.observation import observation_text
+from openenv_trl.rollout.observation_cut import Cut
 from openenv_trl.rollout.strategies.tool_errors import MODELS_FAULT, ToolErrorRule, tool_error
 from openenv_trl.rollout.trajectory import EndReason
 from openenv_trl.wire.observations import lost_reward
@@ -49,6 +50,7 @@ def read_result(
     max_tokens: int | None,
     earlier_rewards: list[float | None],
     tool_errors: ToolErrorRule = ToolErrorRule(),
+    cut: Cut = "tail",
 ) -> Answer:
     """Read a result.
 
@@ -59,12 +61,13 @@ def read_result(
         max_tokens: Of the text; None never cuts it.
         earlier_rewards: Those of the episode so far.
         tool_errors: Which failed tool calls are no answer to the model.
+        cut: What is left out of a text that is longer.
 
     Raises:
         EpisodeFailed: The result is not what it must be, or tells of a failure that the model did not cause.
     """
     try:
-        return _read(result, phase, template, max_tokens, earlier_rewards, tool_errors)
+        return _read(result, phase, template, max_tokens, earlier_rewards, tool_errors, cut)
     except EpisodeFailed:
         raise
     except Exception as error:  # boundary: a session in this process may hand over any object
@@ -79,6 +82,7 @@ def _read(
     max_tokens: int | None,
     earlier: list[float | None],
     tool_errors: ToolErrorRule,
+    cut: Cut,
 ) -> Answer:
     observation: Any = result.observation
     if not isinstance(observation, dict):
@@ -92,7 +96,7 @@ def _read(
     text, marks_broken = template.defuse(observation_text(observation))
     tokens_cut = 0
     if max_tokens is not None:
-        text, tokens_cut = template.shorten(text, max_tokens)
+        text, tokens_cut = template.shorten(text, max_tokens, cut)
         text, _ = template.defuse(text)  # the cut text was decoded: not every tokenizer gives back what it took
     done = bool(result.done)
     reward = _reward(result.reward, done, earlier, lost_reward(metadata)) if phase == "step" else None

@@ -255,6 +255,7 @@ class Episode:
             max_tokens=limit,
             earlier_rewards=rewards,
             tool_errors=self.setting.tool_errors,
+            cut=self.setting.limits.observation_cut,
         )
         self.marks_broken += answer.marks_broken
         self.session_in_call = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from openenv_trl.rollout.observation_cut import Cut
+
 
 class RolloutLimits(BaseModel):
     """The limits of every episode of a run. Seconds are wall-clock seconds."""
@@ -25,6 +27,9 @@ class RolloutLimits(BaseModel):
     max_observation_tokens: int | None = Field(default=None, ge=1)
     """Tokens of one observation; what is longer is cut, says so in the text, and is counted. None never
     cuts."""
+    observation_cut: Cut = "tail"
+    """What is left out of an observation that is too long: its ``"tail"`` (as TRL's tools and most readers of documents
+    do), its ``"head"`` (right for logs, whose end matters), or its ``"middle"`` (right for a program's output)."""
     connect_timeout_s: float = Field(default=300.0, gt=0)
     """Seconds to wait for a free session, of each attempt. Long, because to wait for one's turn is no
     failure."""
