@@ -80,6 +80,14 @@ class ActionInterface(Protocol):
         """
         ...
 
+    def read(self, message: Message) -> ParsedTurn:
+        """Read a message that came as a message, as `parse` reads one of ids.
+
+        Raises:
+            ConfigurationError: A function of the user's failed.
+        """
+        ...
+
     def sample(self, generator: random.Random) -> Message:
         """A random valid message of the model, for warm starts and baselines."""
         ...
@@ -141,11 +149,20 @@ class ToolActions:
         except ConfigurationError:
             raise
         except Exception as error:  # boundary: parsers give anything for odd text, and it must not end a run
-            text = template.text(completion_ids)
-            reason = str(error) or type(error).__name__
-            return ParsedTurn(
-                (), text, {"role": "assistant", "content": text}, f"Error: your tool call could not be read: {reason}"
-            )
+            return _unreadable(template.text(completion_ids), error)
+
+    def read(self, message: Message) -> ParsedTurn:
+        """Read the tool calls of a message, whose arguments are objects.
+
+        Raises:
+            ConfigurationError: As for `parse`.
+        """
+        try:
+            return self._parse(message)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # boundary: endpoints give anything
+            return _unreadable(str(message.get("content") or ""), error)
 
     def sample(self, generator: random.Random) -> Message:
         """A message with one call of a random tool."""
@@ -251,7 +268,17 @@ class TextActions:
         Raises:
             ConfigurationError: The function raised, or gave something that is neither a dict nor None.
         """
-        text = template.text(completion_ids)
+        return self._read(template.text(completion_ids))
+
+    def read(self, message: Message) -> ParsedTurn:
+        """Read the action of a message's text.
+
+        Raises:
+            ConfigurationError: As for `parse`.
+        """
+        return self._read(str(message.get("content") or ""))
+
+    def _read(self, text: str) -> ParsedTurn:
         message: Message = {"role": "assistant", "content": text}
         try:
             action: Any = self._parse(text)
@@ -280,6 +307,12 @@ class TextActions:
         if not self._examples:
             raise ConfigurationError("Random text actions need examples: TextActions(..., examples=[...]).")
         return {"role": "assistant", "content": generator.choice(self._examples)}
+
+
+def _unreadable(text: str, error: Exception) -> ParsedTurn:
+    reason = str(error) or type(error).__name__
+    problem = f"Error: your tool call could not be read: {reason}"
+    return ParsedTurn((), text, {"role": "assistant", "content": text}, problem)
 
 
 def _fields(value: Any) -> dict[str, Any]:
