@@ -11,6 +11,7 @@ from openenv_trl.evaluation.report import EvaluationReport
 from openenv_trl.rewards import environment_reward
 from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task, Trajectory
 from openenv_trl.rollout.play import play_tasks, run_blocking
+from openenv_trl.rollout.policy import MessagePolicy
 
 Progress = Callable[[int, int], None]
 """Called with the number of episodes that have ended, and of all."""
@@ -18,7 +19,7 @@ Progress = Callable[[int, int], None]
 
 def evaluate(
     name: str,
-    policy: Policy,
+    policy: Policy | MessagePolicy,
     tokenizer: Any,
     base_urls: Sequence[str],
     tasks: Sequence[Task],
@@ -35,7 +36,8 @@ def evaluate(
     Args:
         name: What is evaluated, for the report.
         policy: Acts in the episodes.
-        tokenizer: The policy's tokenizer, with a chat template.
+        tokenizer: The policy's tokenizer, with a chat template; None where it takes and gives messages, as
+            `ChatPolicy` does.
         base_urls: The environment servers.
         tasks: What to play. Give each a seed of its own, that training has not seen.
         sampling: Temperature and the rest; ``SamplingParameters(greedy=True)`` takes the likeliest token.

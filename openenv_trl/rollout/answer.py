@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.observation import observation_text
 from openenv_trl.rollout.observation_cut import Cut
 from openenv_trl.rollout.strategies.tool_errors import MODELS_FAULT, ToolErrorRule, tool_error
+from openenv_trl.rollout.text_rules import TextRules
 from openenv_trl.rollout.trajectory import EndReason
 from openenv_trl.wire.observations import lost_reward
 
@@ -45,7 +45,7 @@ class Answer:
 def read_result(
     result: Any,
     phase: str,
-    template: DialogueTemplate,
+    rules: TextRules,
     *,
     max_tokens: int | None,
     earlier_rewards: list[float | None],
@@ -57,7 +57,7 @@ def read_result(
     Args:
         result: What the session gave: a `StepResult`, it says.
         phase: The call: "reset" or "step".
-        template: Knows the tokens of a text.
+        rules: Make the text fit to be read.
         max_tokens: Of the text; None never cuts it.
         earlier_rewards: Those of the episode so far.
         tool_errors: Which failed tool calls are no answer to the model.
@@ -67,7 +67,7 @@ def read_result(
         EpisodeFailed: The result is not what it must be, or tells of a failure that the model did not cause.
     """
     try:
-        return _read(result, phase, template, max_tokens, earlier_rewards, tool_errors, cut)
+        return _read(result, phase, rules, max_tokens, earlier_rewards, tool_errors, cut)
     except EpisodeFailed:
         raise
     except Exception as error:  # boundary: a session in this process may hand over any object
@@ -78,7 +78,7 @@ def read_result(
 def _read(
     result: Any,
     phase: str,
-    template: DialogueTemplate,
+    rules: TextRules,
     max_tokens: int | None,
     earlier: list[float | None],
     tool_errors: ToolErrorRule,
@@ -93,11 +93,11 @@ def _read(
         raise EpisodeFailed(EndReason.TOOL_FAILED, f"{phase}: {': '.join(failed_call)}")
     metadata: Any = result.metadata or cast("dict[str, Any]", observation).get("metadata")
     truncated = isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get("truncated"))
-    text, marks_broken = template.defuse(observation_text(observation))
+    text, marks_broken = rules.defuse(observation_text(observation))
     tokens_cut = 0
     if max_tokens is not None:
-        text, tokens_cut = template.shorten(text, max_tokens, cut)
-        text, _ = template.defuse(text)  # the cut text was decoded: not every tokenizer gives back what it took
+        text, tokens_cut = rules.shorten(text, max_tokens, cut)
+        text, _ = rules.defuse(text)  # the cut text was decoded: not every tokenizer gives back what it took
     done = bool(result.done)
     reward = _reward(result.reward, done, earlier, lost_reward(metadata)) if phase == "step" else None
     is_mistake = failed_call is not None and failed_call[0] in MODELS_FAULT

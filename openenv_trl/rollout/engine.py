@@ -17,6 +17,7 @@ from openenv_trl.rollout.actions import ActionInterface, ToolActions
 from openenv_trl.rollout.attempts import Attempts
 from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings
 from openenv_trl.rollout.bias_report import BiasReport, bias_report
+from openenv_trl.rollout.chat_conversation import ChatConversation
 from openenv_trl.rollout.conversation import Conversation, TokenConversation
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.episode import EpisodeSetting
@@ -24,12 +25,13 @@ from openenv_trl.rollout.first_error import first_error_alone
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics, warn_of_group_mismatches
 from openenv_trl.rollout.observer import RolloutObserver, observed
-from openenv_trl.rollout.policy import Policy, SamplingParameters
+from openenv_trl.rollout.policy import MessagePolicy, Policy, SamplingParameters
 from openenv_trl.rollout.refusals import RefusalWatch
 from openenv_trl.rollout.running import Run
 from openenv_trl.rollout.session import SessionLease, SessionSource
 from openenv_trl.rollout.strategies import HedgeSlowCalls, RolloutStrategies
 from openenv_trl.rollout.task import Message, Task
+from openenv_trl.rollout.text_rules import PlainTextRules
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.trajectory import Trajectory
 
@@ -39,7 +41,7 @@ class RolloutEngine:
 
     Args:
         pool: Where sessions come from, such as a `SessionPool`.
-        tokenizer: A tokenizer with a chat template.
+        tokenizer: A tokenizer with a chat template; None where all policies take and give messages.
         actions: How the model acts. None: the environment's own tools, discovered from the first session; where it
             offers none, one tool "act" made of the action schema, which needs ``fetch_schema``.
         limits: How far an episode may go.
@@ -65,7 +67,7 @@ class RolloutEngine:
     def __init__(
         self,
         pool: SessionSource,
-        tokenizer: ChatTokenizer,
+        tokenizer: ChatTokenizer | None,
         *,
         actions: ActionInterface | None = None,
         limits: RolloutLimits | None = None,
@@ -112,6 +114,11 @@ class RolloutEngine:
     @property
     def template(self) -> DialogueTemplate:
         """The chat template in pieces; known after `prepare` where no actions were given."""
+        if self._tokenizer is None:
+            raise ConfigurationError(
+                "The engine has no tokenizer, so only policies that take and give messages (such as ChatPolicy) can "
+                "play. Give it the tokenizer of the policy's model: RolloutEngine(pool, tokenizer)."
+            )
         if self._template is None:
             raise SessionStateError("The tools are not known yet: await engine.prepare() first.")
         return self._template
@@ -154,7 +161,7 @@ class RolloutEngine:
     async def run(
         self,
         tasks: Sequence[Task],
-        policy: Policy | BatchedPolicy,
+        policy: Policy | MessagePolicy | BatchedPolicy,
         sampling: SamplingParameters | None = None,
         *,
         on_trajectory: Callable[[Trajectory], None] | None = None,
@@ -185,17 +192,18 @@ class RolloutEngine:
         shared = isinstance(policy, BatchedPolicy)
         batched = policy if shared else BatchedPolicy(policy, sampling or SamplingParameters(), self._batching)
 
+        in_messages = batched.speaks_messages
+        template = None if in_messages else self.template
+
         def converse(messages: list[Message]) -> Conversation:
-            return TokenConversation(
-                self.template,
-                self.actions,
-                batched,
-                messages,
-                max_generation_attempts=self.limits.max_generation_attempts,
-            )
+            tries = self.limits.max_generation_attempts
+            if template is None:
+                return ChatConversation(self.actions, batched, messages, max_generation_attempts=tries)
+            return TokenConversation(template, self.actions, batched, messages, max_generation_attempts=tries)
 
         setting = EpisodeSetting(
-            template=self.template,
+            rules=template or PlainTextRules(),
+            token_exact=not in_messages,
             actions=self.actions,
             limits=self.limits,
             converse=converse,
@@ -284,7 +292,9 @@ class RolloutEngine:
         schema = await self._fetch_schema(lease.base_url)
         return ToolActions.from_schema(schema["action"])
 
-    def _make_template(self, actions: ActionInterface) -> DialogueTemplate:
+    def _make_template(self, actions: ActionInterface) -> DialogueTemplate | None:
+        if self._tokenizer is None:
+            return None
         return DialogueTemplate(
             self._tokenizer, actions.tools, answer_role=actions.answer_role, **self._template_settings
         )

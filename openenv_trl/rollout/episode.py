@@ -17,7 +17,6 @@ from openenv_trl.errors import ActionValidationError, ConfigurationError
 from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
 from openenv_trl.rollout.answer import Answer, read_result
 from openenv_trl.rollout.conversation import Conversation, Heard, TokenRecord
-from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_the_call
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.observer import Phase, RolloutObserver
@@ -25,6 +24,7 @@ from openenv_trl.rollout.refusals import RefusalWatch
 from openenv_trl.rollout.session import PlayedSession
 from openenv_trl.rollout.strategies.tool_errors import ToolErrorRule
 from openenv_trl.rollout.task import Message, Task
+from openenv_trl.rollout.text_rules import TextRules
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
 
 
@@ -32,7 +32,8 @@ from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
 class EpisodeSetting:
     """What all episodes of a run share."""
 
-    template: DialogueTemplate
+    rules: TextRules
+    """Make texts of the environment fit to be read."""
     actions: ActionInterface
     limits: RolloutLimits
     converse: Callable[[list[Message]], Conversation]
@@ -41,6 +42,8 @@ class EpisodeSetting:
     observation_separator: str
     observer: RolloutObserver | None = None
     tool_errors: ToolErrorRule = field(default_factory=ToolErrorRule)
+    token_exact: bool = True
+    """Whether conversations are known as tokens."""
 
 
 @dataclass
@@ -114,7 +117,7 @@ class Episode:
     def trajectory(self, end_reason: EndReason, ended_s: float, error: str | None = None) -> Trajectory:
         """What the episode is, ended for this reason."""
         if self.conversation is None:
-            tokens = TokenRecord(prompt_ids=self._bare_prompt_ids())
+            tokens = TokenRecord(prompt_ids=self._bare_prompt_ids(), exact=self.setting.token_exact)
         else:
             tokens = self.conversation.record()
         return Trajectory(
@@ -144,7 +147,7 @@ class Episode:
     def _bare_prompt_ids(self) -> list[int]:
         """The prompt without an observation; empty where the template needs one (a message of the user's)."""
         try:
-            return self.setting.template.prompt_ids(self.task.prompt)
+            return self.setting.rules.prompt_ids(self.task.prompt)
         except ConfigurationError:
             return []
 
@@ -251,7 +254,7 @@ class Episode:
         answer = read_result(
             result,
             phase,
-            self.setting.template,
+            self.setting.rules,
             max_tokens=limit,
             earlier_rewards=rewards,
             tool_errors=self.setting.tool_errors,
@@ -262,7 +265,7 @@ class Episode:
         return answer
 
     def _refuse(self, turn: Turn, answers: list[tuple[str, str]], name: str, problem: str, call_id: str = "") -> None:
-        problem, marks_broken = self.setting.template.defuse(problem)
+        problem, marks_broken = self.setting.rules.defuse(problem)
         self.marks_broken += marks_broken
         turn.problem_places.append(len(turn.observations))
         turn.problems.append(problem)

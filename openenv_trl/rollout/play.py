@@ -12,7 +12,7 @@ from openenv_trl.client import GenericEnvClient, fetch_promises, fetch_schema
 from openenv_trl.providers import SessionPool
 from openenv_trl.rollout.engine import RolloutEngine
 from openenv_trl.rollout.limits import RolloutLimits
-from openenv_trl.rollout.policy import Policy, SamplingParameters
+from openenv_trl.rollout.policy import MessagePolicy, Policy, SamplingParameters
 from openenv_trl.rollout.strategies import RolloutStrategies
 from openenv_trl.rollout.task import Task
 from openenv_trl.rollout.tokenizer import ChatTokenizer
@@ -61,8 +61,8 @@ async def open_pool(
 async def play_tasks(
     tasks: Sequence[Task],
     base_urls: Sequence[str],
-    tokenizer: ChatTokenizer,
-    make_policy: Callable[[RolloutEngine], Policy],
+    tokenizer: ChatTokenizer | None,
+    make_policy: Callable[[RolloutEngine], Policy | MessagePolicy],
     *,
     sampling: SamplingParameters | None = None,
     limits: RolloutLimits | None = None,
@@ -76,7 +76,7 @@ async def play_tasks(
     Args:
         tasks: What to play.
         base_urls: Servers of the environment.
-        tokenizer: With a chat template.
+        tokenizer: With a chat template; None where the policy takes and gives messages.
         make_policy: Given the engine, which then knows the actions and the chat template's pieces, who plays.
         sampling: How the policy samples.
         limits: Of each episode.

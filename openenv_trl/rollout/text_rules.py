@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from openenv_trl.rollout.observation_cut import Cut, shorten
 from openenv_trl.rollout.plain_text import encodable
 from openenv_trl.rollout.task import Message
 
@@ -28,8 +29,8 @@ class TextRules(Protocol):
         """The text with marks of control tokens broken, and how many there were."""
         ...
 
-    def shorten(self, text: str, max_tokens: int) -> tuple[str, int]:
-        """The text cut to so many tokens, with a note of the cut after it, and the number of tokens dropped."""
+    def shorten(self, text: str, max_tokens: int, cut: Cut = "tail") -> tuple[str, int]:
+        """The text cut to so many tokens, with a note where it was cut, and the number of tokens dropped."""
         ...
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
@@ -53,13 +54,9 @@ class PlainTextRules:
             if not found:
                 return text, broken
 
-    def shorten(self, text: str, max_tokens: int) -> tuple[str, int]:
-        """The text cut to four characters a token."""
-        room = max_tokens * CHARACTERS_OF_A_TOKEN
-        if len(text) <= room:
-            return text, 0
-        dropped = token_count(text[room:])
-        return f"{text[:room]} [... about {dropped} tokens cut]", dropped
+    def shorten(self, text: str, max_tokens: int, cut: Cut = "tail") -> tuple[str, int]:
+        """The text cut to four characters a token, with a note where it was cut, and the number of tokens dropped."""
+        return shorten(text, max_tokens, cut, encode=_fours, decode=_text_of_fours)
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """None: there is no tokenizer."""
@@ -69,3 +66,15 @@ class PlainTextRules:
 def token_count(text: str) -> int:
     """About how many tokens a text has, where there is no tokenizer."""
     return -(-len(text) // CHARACTERS_OF_A_TOKEN)
+
+
+def _fours(text: str) -> list[int]:
+    """Each four characters as a number."""
+    data = text.encode("utf-32-le")
+    width = 4 * CHARACTERS_OF_A_TOKEN
+    return [int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width)]
+
+
+def _text_of_fours(fours: Sequence[int]) -> str:
+    width = 4 * CHARACTERS_OF_A_TOKEN
+    return b"".join(four.to_bytes(width, "little") for four in fours).decode("utf-32-le").rstrip("\0")
