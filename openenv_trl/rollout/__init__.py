@@ -13,10 +13,13 @@ from openenv_trl.rollout.conversation import Conversation, Heard, TokenConversat
 from openenv_trl.rollout.dialogue import Dialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.engine import RolloutEngine
+from openenv_trl.rollout.groups import ScaleRewards, TrajectoryGroup, group_trajectories, total_reward
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics
 from openenv_trl.rollout.observation import observation_text
+from openenv_trl.rollout.observer import Observers, Phase, RolloutObserver
 from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
+from openenv_trl.rollout.replay import Difference, Replay, ReplayOutcome, replay_all
 from openenv_trl.rollout.scripted import RandomActionPolicy, ScriptedPolicy
 from openenv_trl.rollout.store import read_parquet, write_parquet
 from openenv_trl.rollout.strategies import (
@@ -46,6 +49,7 @@ __all__ = [
     "CutStragglers",
     "Dialogue",
     "DialogueTemplate",
+    "Difference",
     "EndReason",
     "FailedCompletion",
     "Heard",
@@ -54,16 +58,22 @@ __all__ = [
     "NoOverSampling",
     "NoRefill",
     "NoRetry",
+    "Observers",
     "OverSampleGroups",
     "ParsedTurn",
+    "Phase",
     "Policy",
     "RandomActionPolicy",
     "RefillGroups",
+    "Replay",
+    "ReplayOutcome",
     "RetryWithBackOff",
     "RolloutEngine",
     "RolloutLimits",
+    "RolloutObserver",
     "RolloutStrategies",
     "SamplingParameters",
+    "ScaleRewards",
     "ScriptedPolicy",
     "Task",
     "TextActions",
@@ -73,13 +83,17 @@ __all__ = [
     "ToolCall",
     "ToolErrorRule",
     "Trajectory",
+    "TrajectoryGroup",
     "TrajectoryRow",
     "TrajectoryWriter",
     "Turn",
     "WaitForStragglers",
+    "group_trajectories",
     "observation_text",
     "read_parquet",
+    "replay_all",
     "rollout_metrics",
     "tools_from_schema",
+    "total_reward",
     "write_parquet",
 ]

@@ -231,7 +231,8 @@ class RolloutEngine:
         result = run.result()
         trajectories = result.trajectories
         self._last_report = bias_report(trajectories, result.left_out, task_key=self._task_key)
-        numbers = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes)
+        tools = [tool.name for tool in self.actions.tools]
+        numbers = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes, tools=tools)
         counts = {name: float(count) for name, count in attempts.counts.items()}
         self._metrics = numbers | self._last_report.metrics() | counts
         warn_of_group_mismatches(trajectories)
