@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from openenv_trl.errors import ConfigurationError
 from openspiel_env.server.opponents import OpponentName
@@ -18,7 +18,7 @@ class MatchSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     game_params: dict[str, Any] = Field(default_factory=dict)
-    """The game's parameters, such as ``{"rows": 5}``; OpenSpiel's defaults where none are given."""
+    """The game's parameters, such as ``{"rows": 5}``; OpenSpiel's defaults for those not given, or None."""
     agent_player: int = Field(default=0, ge=0)
     """Which player the agent is, from 0. The first, since games of one player have no other."""
     opponent_policy: OpponentName = "random"
@@ -30,6 +30,12 @@ class MatchSettings(BaseModel):
     max_listed_moves: int = Field(default=100, ge=1)
     """Legal moves that a message names at most. So many, that chess has all of its usual positions' and the board game
     go does not fill a model's context."""
+
+    @field_validator("game_params")
+    @classmethod
+    def _without_none(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        # A data set's column of dicts has all keys in every row.
+        return {name: value for name, value in parameters.items() if value is not None}
 
 
 ENVIRONMENT_VARIABLES = {

@@ -150,11 +150,22 @@ def test_hidden_moves_stay_hidden() -> None:
 
 
 def test_a_match_that_ends_before_the_agents_first_move_is_dealt_again() -> None:
-    # In a third of Kuhn's games the second of three players is not asked: pass, pass is not the end, but bets are.
-    environment = environment_class("kuhn_poker")()
-    assert not any(environment.reset(seed=seed, agent_player=1).done for seed in range(50))
-    rounds = environment_class("misere(game=liars_dice())")()
-    assert not any(rounds.reset(seed=seed, agent_player=1).done for seed in range(50))
+    # In euchre a player may go alone; the partner then never moves, in one of some fourteen random matches.
+    environment = environment_class("euchre")()
+    assert not any(environment.reset(seed=seed).done for seed in range(80))
+
+
+def test_a_player_that_is_never_to_move_is_refused() -> None:
+    environment = environment_class("nim")(MatchSettings(game_params={"pile_sizes": "1"}))
+    assert environment.reset(seed=0).legal_actions
+    with pytest.raises(ConfigurationError, match="Player 1 was not once to move"):
+        environment.reset(seed=0, agent_player=1)
+
+
+def test_parameters_that_are_none_are_as_if_not_given() -> None:
+    # A data set's column of dicts has all keys in every row.
+    environment = environment_class("catch")()
+    assert len(environment.reset(seed=0, game_params={"rows": 4, "columns": None}).info_state) == 20
 
 
 @pytest.mark.parametrize("name", ["tic_tac_toe", "2048", "catch"])
