@@ -16,6 +16,8 @@ from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.tiny_policy import make_tiny_policy
 from openenv_trl.types import Tool
 
+from .factory_fixtures import caller_path, narrow_url, obedient, obedient_url, play, toolless_url  # noqa: F401
+
 torch.set_num_threads(1)
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
