@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from openenv_trl.training.async_worker.inference_process import inference_process
     from openenv_trl.training.async_worker.portable import make_portable
     from openenv_trl.training.async_worker.settings import AsyncRolloutSettings, settings_from_config
     from openenv_trl.training.async_worker.weights import DiskWeightTransfer
@@ -15,6 +16,7 @@ _HOME_OF = {
     "AsyncRolloutSettings": "settings",
     "DiskWeightTransfer": "weights",
     "EnvironmentRolloutWorker": "worker",
+    "inference_process": "inference_process",
     "make_portable": "portable",
     "settings_from_config": "settings",
     "trajectory_files": "worker",
@@ -24,6 +26,7 @@ __all__ = [
     "AsyncRolloutSettings",
     "DiskWeightTransfer",
     "EnvironmentRolloutWorker",
+    "inference_process",
     "make_portable",
     "settings_from_config",
     "trajectory_files",
@@ -34,4 +37,6 @@ def __getattr__(name: str) -> Any:
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value  # importing a module of that name has put the module there
+    return value

@@ -14,24 +14,52 @@ import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer
 
-from openenv_trl import RolloutLimits, environment_reward
+from openenv_trl import ProcessProvider, RolloutLimits, environment_reward
 from openenv_trl.rollout.policies import EndpointSettings, VllmPolicy
 from openenv_trl.training.async_worker import AsyncRolloutSettings, EnvironmentRolloutWorker
 
-ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 PROMPT = [{"role": "user", "content": "Play blackjack."}]
 
-spec = spec_from_file_location("inference_server", ROOT / "tests" / "inference_server" / "running.py")
-assert spec is not None
-assert spec.loader is not None
-inference_server: Any = module_from_spec(spec)
-spec.loader.exec_module(inference_server)
+
+def loaded(name: str, path: Path) -> Any:
+    """A module by its path: test folders are no packages."""
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+inference_server = loaded("inference_server", ROOT / "tests" / "inference_server" / "running.py")
+playing = loaded("playing", HERE / "playing.py")
 
 
 @pytest.fixture(scope="session")
-def inference_process(tiny_policy_path: Path) -> Iterator[Any]:
-    with inference_server.InferenceServer(tiny_policy_path) as server:
+def playing_policy_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that calls the tools at random."""
+    return playing.make_playing_policy(tmp_path_factory.mktemp("playing"))
+
+
+@pytest.fixture(scope="session")
+def inference_process(playing_policy_path: Path) -> Iterator[Any]:
+    with inference_server.InferenceServer(playing_policy_path) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def trial_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of `trial_environment`."""
+    folder = tmp_path_factory.mktemp("environments") / "trial_env"
+    (folder / "server").mkdir(parents=True)
+    (folder / "openenv.yaml").write_text("spec_version: 1\nname: trial_env\napp: server.app:app\nport: 8000\n")
+    (folder / "__init__.py").touch()
+    (folder / "server" / "__init__.py").touch()
+    (folder / "server" / "app.py").write_text((HERE / "trial_environment.py").read_text())
+    with ProcessProvider(str(folder)) as servers:
+        yield servers.base_urls[0]
 
 
 @pytest.fixture
@@ -47,8 +75,8 @@ def inference(inference_process: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def tokenizer(tiny_policy_path: Path) -> Any:
-    return AutoTokenizer.from_pretrained(tiny_policy_path)
+def tokenizer(playing_policy_path: Path) -> Any:
+    return AutoTokenizer.from_pretrained(playing_policy_path)
 
 
 @pytest.fixture
