@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from openenv_trl.errors import ProtocolError
+from openenv_trl.errors import ConfigurationError, ProtocolError
 from openenv_trl.rollout import Trajectory
 
 
@@ -33,8 +33,10 @@ def trajectories_to_rows(
         where the backend gives none. ``trajectory``: the trajectories.
 
     Raises:
+        ConfigurationError: A trajectory was played in messages, not token ids: there is nothing to train on.
         ProtocolError: A trajectory whose ids, mask and log-probs differ in length, or hold what cannot be.
     """
+    refuse_inexact(trajectories)
     rows = [trajectory.as_row(fallback_id) for trajectory in trajectories]
     have_logprobs = need_logprobs or any(
         row.logprobs is not None for row, t in zip(rows, trajectories, strict=True) if not t.end_reason.is_failure
@@ -49,6 +51,21 @@ def trajectories_to_rows(
     }
     check_columns(columns, len(trajectories))
     return columns
+
+
+def refuse_inexact(trajectories: Sequence[Trajectory]) -> None:
+    """Refuse trajectories whose tokens are not known.
+
+    Raises:
+        ConfigurationError: There is one.
+    """
+    count = sum(not trajectory.token_exact for trajectory in trajectories)
+    if count:
+        raise ConfigurationError(
+            f"{count} of {len(trajectories)} trajectories were played by a policy that takes and gives messages "
+            "(ChatPolicy): which tokens it sampled is not known, so nothing can be trained on them. Use a policy of "
+            "token ids: the trainer's own generation, VllmPolicy, SglangPolicy, LlamaCppPolicy or TransformersPolicy."
+        )
 
 
 def check_columns(columns: dict[str, Any], rows: int) -> None:
