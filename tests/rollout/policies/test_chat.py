@@ -203,7 +203,7 @@ async def test_trainers_refuse_what_was_played_in_messages(engine: Any, tasks: A
     from openenv_trl.training.rows import trajectories_to_rows
 
     found = await engine().run(tasks(2), Says(calls(("hit", "{}"))))
-    with pytest.raises(ConfigurationError, match="2 of 2 trajectories .* ChatPolicy"):
+    with pytest.raises(ConfigurationError, match=r"2 of 2 trajectories .*ChatPolicy"):
         trajectories_to_rows(found, fallback_id=0)
 
 
