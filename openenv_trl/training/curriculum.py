@@ -112,7 +112,7 @@ class BandController:
         settings = self._settings
         distances = {name: self._distance(recent) for name, recent in self._recent.items()}
         nearest = min(distances.values())
-        chosen = [name for name, distance in distances.items() if distance == nearest]
+        chosen = [name for name, distance in distances.items() if distance <= nearest + 1e-9]
         everywhere = settings.explore_fraction / len(distances)
         here = (1.0 - settings.explore_fraction) / len(chosen)
         return {name: everywhere + (here if name in chosen else 0.0) for name in distances}
