@@ -28,6 +28,7 @@ _SCALARS: dict[str, Any] = {
     "object": dict,
 }
 _HEADING = re.compile(r"^(\s*)(Args|Returns|Raises):", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 _MAX_DEPTH = 16
 
 
@@ -71,7 +72,8 @@ def tool_function(tool: Tool, call: Callable[[Any, str, dict[str, Any]], str]) -
     """
     properties: Schema = tool.input_schema.get("properties") or {}
     required: list[str] = list(tool.input_schema.get("required") or ())
-    hints = {name: _hint(schema, tool.input_schema) for name, schema in properties.items()}
+    # transformers finds no description of an argument whose name is not of word characters.
+    hints = {name: _hint(schema, tool.input_schema) for name, schema in properties.items() if _WORD.fullmatch(name)}
 
     def method(instance: Any, /, **arguments: Any) -> str:
         return call(instance, tool.name, arguments)
