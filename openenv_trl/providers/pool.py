@@ -7,6 +7,7 @@ on when its callers are gone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -105,6 +106,7 @@ class SessionPool(Generic[SessionT]):
         self._sessions: dict[int, SessionT] = {}
         self._waiters: dict[int, _Waiter] = {}
         self._told_head: int | None = None
+        self._head_wakes_at = math.inf
         self._loop: object = None
         self._settled: anyio.Event | None = None
 
@@ -281,9 +283,10 @@ class SessionPool(Generic[SessionT]):
                     waiter.error = decision.error
                 waiter.event.set()
         head = self._state.head
-        if head is not None and head != self._told_head:
-            self._waiters[head].event.set()  # it minds the time from now on
-        self._told_head = head
+        wake_at = math.inf if head is None else self._state.wake_at(head, anyio.current_time())
+        if head is not None and (head != self._told_head or wake_at < self._head_wakes_at):
+            self._waiters[head].event.set()  # it minds the time: from now on, or earlier than it meant to
+        self._told_head, self._head_wakes_at = head, wake_at
         if self._settled is not None and not self._state.connecting:
             self._settled.set()
         return to_close

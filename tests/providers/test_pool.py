@@ -450,3 +450,34 @@ async def test_servers_that_only_look_alike_are_two(one, other):
 def test_bad_settings_are_refused_at_once(urls, limit, message):
     with pytest.raises(ConfigurationError, match=message):
         SessionPool(urls, FakeServers().connect, sessions_per_server=limit)
+
+
+async def test_a_server_that_comes_back_is_tried_again_though_attempts_failed_one_after_the_other():
+    # The caller that is next looked at the clock while the others' attempts still ran, and had nothing to wait for.
+    may_fail = [anyio.Event(), anyio.Event()]
+    calls = 0
+
+    async def connect(url: str) -> FakeSession:
+        nonlocal calls
+        calls += 1
+        if calls <= 2:
+            await may_fail[calls - 1].wait()
+            raise ConnectionFailedError("down", phase="connect")
+        servers.open[url].append(FakeSession(servers, url))
+        return servers.open[url][-1]
+
+    servers = FakeServers(a=2)
+    got: list[Lease[FakeSession]] = []
+    async with SessionPool(["a"], connect, sessions_per_server=2, server_patience_s=60) as pool:
+
+        async def take() -> None:
+            got.append(await pool.acquire(60))
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(take)
+                group.start_soon(take)
+                for fails in may_fail:
+                    await anyio.wait_all_tasks_blocked()
+                    fails.set()
+    assert len(got) == 2
