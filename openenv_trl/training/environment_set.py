@@ -7,6 +7,7 @@ second environment costs no second round of generations.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -167,11 +168,12 @@ class EnvironmentSet:
             rows.setdefault(environment_of(task), []).append(row)
         shared = BatchedPolicy(policy, SamplingParameters(), self._batching)
         played: dict[int, Trajectory] = {}
+        further = itertools.count(len(tasks))
 
         async def play(name: str) -> None:
             engine = self._environments[name].engine
             assert engine is not None, "made before it plays"
-            part = None if observer is None else ObservedPart(observer, rows[name])
+            part = None if observer is None else ObservedPart(observer, rows[name], further)
             own = [tasks[row] for row in rows[name]]
             for row, trajectory in zip(rows[name], await engine.run(own, shared, observer=part), strict=True):
                 trajectory.environment = name

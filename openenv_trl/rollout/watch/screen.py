@@ -12,7 +12,7 @@ from rich.text import Text
 from openenv_trl.rollout.observer import Phase
 from openenv_trl.rollout.watch.progress import BatchView, SlowEpisode
 
-_BAR_WIDTH = 60
+_BAR_WIDTH = 76  # with its frame, 80 columns
 _COLOURS = {
     Phase.WAITING: "bright_black",
     Phase.RESET: "magenta",
@@ -21,6 +21,15 @@ _COLOURS = {
     Phase.DONE: "green",
     Phase.FAILED: "red",
 }
+_CELLS = {
+    Phase.WAITING: "·",
+    Phase.RESET: "░",
+    Phase.GENERATING: "▒",
+    Phase.STEPPING: "▓",
+    Phase.DONE: "█",
+    Phase.FAILED: "x",
+}
+"""Unlike without colours, too."""
 
 
 def progress_panel(view: BatchView, title: str = "rollout") -> Panel:
@@ -50,7 +59,7 @@ def progress_line(view: BatchView, title: str = "rollout") -> str:
 def _numbers(view: BatchView) -> Iterator[str]:
     yield f"{view.turns:,} turns"
     if view.reward is not None:
-        yield f"reward {view.reward:+.3f} of {view.rewarded}"
+        yield f"reward {view.reward:+.3f} ({view.rewarded} episodes)"
     if view.failures:
         yield "failed: " + ", ".join(f"{reason} {count}" for reason, count in view.failures.items())
     if view.slowest_phase is not None:
@@ -67,7 +76,7 @@ def _bar(view: BatchView) -> Text:
         count = view.phases[phase]
         passed += count
         end = min(max(round(_BAR_WIDTH * passed / max(view.episodes, 1)), drawn + bool(count)), _BAR_WIDTH)
-        bar.append("█" * (end - drawn) if phase is not Phase.WAITING else "░" * (end - drawn), _COLOURS[phase])
+        bar.append(_CELLS[phase] * (end - drawn), _COLOURS[phase])
         drawn = end
     return bar
 
@@ -75,8 +84,9 @@ def _bar(view: BatchView) -> Text:
 def _legend(view: BatchView) -> Text:
     legend = Text()
     for phase, count in view.phases.items():
-        legend.append(f"{phase.value} ", "" if count else "dim")
-        legend.append(f"{count}  ", f"bold {_COLOURS[phase]}" if count else "dim")
+        legend.append("  " if legend else "")
+        legend.append(f"{_CELLS[phase]} ", _COLOURS[phase])
+        legend.append(f"{phase.value} {count}", "" if count else "dim")
     return legend
 
 
