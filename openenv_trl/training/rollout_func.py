@@ -350,7 +350,7 @@ def _refuse_another_tool_loop(trainer: Any) -> None:
     Raises:
         ConfigurationError: The trainer has tools or an environment factory.
     """
-    for name, attribute in (("tools", "tools"), ("environment_factory", "environment_factories")):
+    for name, attribute in (("environment_factory", "environment_factories"), ("tools", "tools")):
         if getattr(trainer, attribute, None):
             raise ConfigurationError(
                 f"GRPOTrainer has {name} beside rollout_func: it would run its own tool loop on top of the episodes. "

@@ -12,7 +12,6 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from openenv_trl import ProcessProvider, environment_reward
-from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.tiny_policy import make_tiny_policy
 from openenv_trl.types import Tool
 
@@ -88,9 +87,12 @@ def tiny_policy_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTrainer]:
-    """Make a GRPOTrainer over a rollout and rows: 8 rows a batch, 2 prompts of 4 generations."""
+    """Make a GRPOTrainer over a rollout and rows: 8 rows a batch, 2 prompts of 4 generations.
 
-    def make(rollout: EnvironmentRollout, rows: Any, **changes: Any) -> GRPOTrainer:
+    ``parts`` are arguments of the trainer itself; all others are settings of its GRPOConfig.
+    """
+
+    def make(rollout: Any, rows: Any, parts: dict[str, Any] | None = None, **changes: Any) -> GRPOTrainer:
         settings = {
             "output_dir": str(tmp_path),
             "max_steps": 2,
@@ -110,13 +112,13 @@ def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTr
         }
         from transformers import AutoTokenizer
 
-        return GRPOTrainer(
-            model=str(tiny_policy_path),
-            processing_class=AutoTokenizer.from_pretrained(tiny_policy_path),
-            reward_funcs=[environment_reward(unfinished=-1.0)],
-            rollout_func=rollout,
-            train_dataset=rows,
-            args=GRPOConfig(**settings),
-        )
+        chosen = {
+            "model": str(tiny_policy_path),
+            "processing_class": AutoTokenizer.from_pretrained(tiny_policy_path),
+            "reward_funcs": [environment_reward(unfinished=-1.0)],
+            "rollout_func": rollout,
+            **(parts or {}),
+        }
+        return GRPOTrainer(train_dataset=rows, args=GRPOConfig(**settings), **chosen)
 
     return make
