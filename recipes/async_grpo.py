@@ -13,10 +13,7 @@ sends it new weights over NCCL; with SGLang they go through a folder (`weight_fo
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,7 @@ from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from trl import ModelConfig, TrlParser, get_peft_config
 
-from openenv_trl.errors import ConfigurationError
 from openenv_trl.rewards import environment_reward
-from openenv_trl.rollout.policies import SglangPolicy, VllmPolicy
 from openenv_trl.training import (
     EnvironmentArguments,
     RolloutProgress,
@@ -42,7 +37,7 @@ from openenv_trl.training import (
 from openenv_trl.training.async_worker import (
     DiskWeightTransfer,
     EnvironmentRolloutWorker,
-    inference_process,
+    InferenceArguments,
     make_portable,
     trajectory_files,
 )
@@ -50,34 +45,6 @@ from openenv_trl.training.async_worker import (
 make_portable()  # before the trainer is imported: without CUDA it runs on plain torch
 
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
-
-
-@dataclass
-class InferenceArguments:
-    """The inference server, and how rollouts are scored."""
-
-    inference_url: str | None = field(default=None, metadata={"help": "Address of a server that runs already."})
-    inference_command: str | None = field(
-        default=None, metadata={"help": "Command line that starts one, with {model} and {port}."}
-    )
-    inference_kind: str = field(default="vllm", metadata={"help": "How it is spoken to: 'vllm' or 'sglang'."})
-    weight_folder: str | None = field(
-        default=None,
-        metadata={"help": "Send weights through this folder (SGLang's route). None: TRL sends them to vLLM by NCCL."},
-    )
-    scale_rewards: str = field(default="group", metadata={"help": "'group' or 'none': see AsyncRolloutSettings."})
-    keep_equal_groups: bool = field(default=True, metadata={"help": "See AsyncRolloutSettings."})
-
-    @contextlib.contextmanager
-    def server(self, model: str) -> Generator[str]:
-        """The address of the server, which ends with the block where it was started here."""
-        if self.inference_url is not None:
-            yield self.inference_url
-        elif self.inference_command is not None:
-            with inference_process(self.inference_command, model=model) as url:
-                yield url
-        else:
-            raise ConfigurationError("Give inference_url (a server that runs) or inference_command (one to start).")
 
 
 def main(
@@ -112,7 +79,6 @@ def main(
 
         with inference.server(model_path) as inference_url:
             # The rollouts: played in a thread, over the environment servers, while the trainer trains.
-            kinds = {"vllm": VllmPolicy, "sglang": SglangPolicy}
             folder = Path(training.output_dir, "trajectories")
             worker = EnvironmentRolloutWorker.from_config(
                 training,
@@ -120,7 +86,7 @@ def main(
                 limits=limits,
                 tokenizer=tokenizer,
                 dataset=dataset,
-                policy=kinds[inference.inference_kind](inference_url),
+                policy=inference.policy(inference_url),
                 reward_funcs=[environment_reward(unfinished=environment.unfinished_reward)],
                 on_group=trajectory_files(folder) if environment.save_trajectories else None,
                 changes={

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from openenv_trl.training.async_worker.arguments import InferenceArguments
     from openenv_trl.training.async_worker.inference_process import inference_process
     from openenv_trl.training.async_worker.portable import make_portable
     from openenv_trl.training.async_worker.settings import AsyncRolloutSettings, settings_from_config
@@ -16,6 +17,7 @@ _HOME_OF = {
     "AsyncRolloutSettings": "settings",
     "DiskWeightTransfer": "weights",
     "EnvironmentRolloutWorker": "worker",
+    "InferenceArguments": "arguments",
     "inference_process": "inference_process",
     "make_portable": "portable",
     "settings_from_config": "settings",
@@ -26,6 +28,7 @@ __all__ = [
     "AsyncRolloutSettings",
     "DiskWeightTransfer",
     "EnvironmentRolloutWorker",
+    "InferenceArguments",
     "inference_process",
     "make_portable",
     "settings_from_config",
