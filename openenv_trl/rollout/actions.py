@@ -232,8 +232,8 @@ class TextActions:
     """Actions as plain text, read by a function of yours. Needs no chat template with tools.
 
     Args:
-        parse: Makes an action of the model's text; None where the text holds no action. It must not raise: a model
-            writes anything.
+        parse: Makes an action of the model's text, its thoughts left out; None where the text holds no action. It must
+            not raise: a model writes anything.
         format_hint: What the model is told when its text held no action.
         examples: Texts that are valid actions, for random policies.
 
@@ -268,7 +268,9 @@ class TextActions:
         Raises:
             ConfigurationError: The function raised, or gave something that is neither a dict nor None.
         """
-        return self._read(template.text(completion_ids))
+        thoughts, text = template.split_thoughts(completion_ids)
+        turn = self._read(text)
+        return replace(turn, message={**turn.message, "reasoning_content": thoughts}) if thoughts else turn
 
     def read(self, message: Message) -> ParsedTurn:
         """Read the action of a message's text.

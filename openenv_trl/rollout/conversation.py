@@ -14,11 +14,12 @@ from typing import Protocol
 from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
 from openenv_trl.rollout.batching import BatchedPolicy
 from openenv_trl.rollout.call_ids import with_ids
-from openenv_trl.rollout.dialogue import Dialogue
+from openenv_trl.rollout.dialogue import Dialogue, SegmentedDialogue
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.policy import Completion
 from openenv_trl.rollout.sampling_record import SampledTurn, sampled_turn
+from openenv_trl.rollout.segments import Segment
 from openenv_trl.rollout.task import Message
 from openenv_trl.rollout.trajectory import EndReason
 
@@ -49,6 +50,7 @@ class TokenRecord:
     versions: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     exact: bool = True
     sampled: list[SampledTurn] = field(default_factory=list[SampledTurn])
+    earlier: list[Segment] = field(default_factory=list[Segment])
 
 
 class Conversation(Protocol):
@@ -111,7 +113,8 @@ class TokenConversation:
         self._template = template
         self._actions = actions
         self._policy = policy
-        self._dialogue = Dialogue(template, messages)
+        kind = SegmentedDialogue if template.drops_thoughts else Dialogue
+        self._dialogue = kind(template, messages)
         self._attempts = max_generation_attempts
         self._calls = 0
         self._call_ids: list[str] = []
@@ -120,7 +123,7 @@ class TokenConversation:
     @property
     def tokens_used(self) -> int:
         """Tokens after the prompt so far."""
-        return len(self._dialogue.completion_ids)
+        return self._dialogue.tokens_used
 
     async def ask(self, max_new_tokens: int) -> Heard:
         """The model's next message."""
@@ -138,6 +141,9 @@ class TokenConversation:
         if self.tokens_used + len(self._dialogue.answer_ids(answers, self._call_ids)) >= max_tokens:
             return False
         self._dialogue.append_answers(answers, self._call_ids)
+        if isinstance(self._dialogue, SegmentedDialogue):
+            self._dialogue.earlier[-1].sampled = self._sampled
+            self._sampled = []
         return True
 
     def record(self) -> TokenRecord:
@@ -150,6 +156,7 @@ class TokenConversation:
             dialogue.logprobs,
             dialogue.versions,
             sampled=self._sampled,
+            earlier=dialogue.earlier if isinstance(dialogue, SegmentedDialogue) else [],
         )
 
     async def _complete(self, max_new_tokens: int) -> Completion:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from openenv_trl.errors import PolicyError, SessionStateError
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.policy import Completion
+from openenv_trl.rollout.segments import Segment
 from openenv_trl.rollout.task import Message
 
 
@@ -34,6 +35,11 @@ class Dialogue:
         self.logprobs: list[float] | None = []
         self.versions: list[tuple[int, int]] = []
         self._last: Completion | None = None
+
+    @property
+    def tokens_used(self) -> int:
+        """Tokens of the context beyond the prompt that the dialogue began with."""
+        return len(self.completion_ids)
 
     def context_ids(self) -> list[int]:
         """Everything so far: what the policy is given."""
@@ -91,4 +97,36 @@ class Dialogue:
         self.mask.extend([0] * len(ids))
         if self.logprobs is not None:
             self.logprobs.extend([0.0] * len(ids))
+        self._last = None
+
+
+class SegmentedDialogue(Dialogue):
+    """A dialogue that leaves out the thoughts of earlier messages, as its chat template does: see `segments`.
+
+    ``prompt_ids`` and all else are then those of the last message alone; ``earlier`` holds the others.
+    """
+
+    def __init__(self, template: DialogueTemplate, messages: Sequence[Message]) -> None:
+        super().__init__(template, messages)
+        self.earlier: list[Segment] = []
+        self._history = template.thoughtless_history(messages)
+        self._prompt_tokens = len(self.prompt_ids)
+
+    @property
+    def tokens_used(self) -> int:
+        """Tokens of the context beyond the prompt that the dialogue began with."""
+        return len(self.prompt_ids) - self._prompt_tokens + len(self.completion_ids)
+
+    def append_answers(self, answers: Sequence[tuple[str, str]], call_ids: Sequence[str] = ()) -> None:
+        """Begin a new segment, whose prompt is the conversation so far without thoughts.
+
+        Raises:
+            SessionStateError: As for `answer_ids`.
+        """
+        self.answer_ids(answers, call_ids)
+        assert self._last is not None
+        said, tail = self.template.thoughtless(answers, self._last.ids)
+        self.earlier.append(Segment(self.prompt_ids, self.completion_ids, self.mask, self.logprobs, self.versions))
+        self.prompt_ids = self._history.spoken(said, tail)
+        self.completion_ids, self.mask, self.logprobs, self.versions = [], [], [], []
         self._last = None

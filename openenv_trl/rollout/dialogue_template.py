@@ -23,7 +23,9 @@ from openenv_trl.rollout.observation_cut import Cut, shorten
 from openenv_trl.rollout.plain_text import ControlTokens
 from openenv_trl.rollout.rendering import Rendering
 from openenv_trl.rollout.response_reader import check_parser, find_parser
+from openenv_trl.rollout.segments import ThoughtlessHistory
 from openenv_trl.rollout.task import Message
+from openenv_trl.rollout.thoughts import drops_thoughts, find_thoughts, said_from
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.tool_schema import tool_definition
 from openenv_trl.types import Tool
@@ -41,6 +43,9 @@ class DialogueTemplate:
         answer_role: The role of the messages that bring observations.
         chat_template: A template to use in place of the tokenizer's own.
         chat_template_kwargs: More arguments for the template, such as ``{"enable_thinking": False}``.
+        thoughts: "keep": the model is shown all its earlier thoughts, as it sampled them. "template": it is shown what
+            the chat template shows; where that drops earlier thoughts, an episode becomes several rows of training,
+            of which TRL takes the last only.
 
     Raises:
         ConfigurationError: The template cannot carry such a dialogue: it drops tool calls or their results, there is
@@ -56,6 +61,7 @@ class DialogueTemplate:
         answer_role: Literal["tool", "user"] = "tool",
         chat_template: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        thoughts: Literal["keep", "template"] = "keep",
     ) -> None:
         self.tokenizer = tokenizer
         self.tools = tuple(tools)
@@ -91,6 +97,9 @@ class DialogueTemplate:
         )
         if self._parser is not None and tools:
             check_parser(self._parser, self.tools[0], self.message_ids, self.tokenizer.decode, way_out)
+        self.drops_thoughts = thoughts == "template" and drops_thoughts(self._rendering, answer_role)
+        """Whether a dialogue leaves out the thoughts of earlier messages."""
+        self._thoughts = find_thoughts(self._rendering) if answer_role == "user" else None
 
     def defuse(self, text: str) -> tuple[str, int]:
         """Text from outside with the marks of control tokens broken, and how many there were."""
@@ -142,6 +151,34 @@ class DialogueTemplate:
         """
         return self._parsed(tuple(completion_ids))
 
+    def split_thoughts(self, completion_ids: Sequence[int]) -> tuple[str, str]:
+        """The thoughts of a message of text, "" where it has none, and what it says; for people and text actions."""
+        at = self._said_from(completion_ids)
+        thoughts = self.text(completion_ids[:at])
+        if self._thoughts is not None and at:
+            thoughts = thoughts.rpartition(self._thoughts.close)[0] or thoughts
+            thoughts = thoughts.strip().removeprefix("<think>").strip()
+        return thoughts, self.text(completion_ids[at:])
+
+    def thoughtless_history(self, messages: Sequence[Message]) -> ThoughtlessHistory:
+        """The beginning of a dialogue whose earlier thoughts are left out.
+
+        Raises:
+            ConfigurationError: The chat template refuses these messages, or they do not end with one of the user's.
+        """
+        assert self._thoughts is not None
+        text = self._rendering.text(list(messages), begin=True)
+        if not text.endswith(self._thoughts.header):
+            raise ConfigurationError('With thoughts="template" a prompt must end with a message of the user\'s.')
+        return ThoughtlessHistory(self._thoughts.header, self._thoughts.earlier_header, self._rendering.ids, text)
+
+    def thoughtless(self, answers: Sequence[tuple[str, str]], completion_ids: Sequence[int]) -> tuple[list[int], str]:
+        """What stays of a message once it is answered: its ids without thoughts and end, and the text behind them."""
+        tail = self._tails.text(without_ids([ToolAnswer("", self.defuse(text)[0], "") for _, text in answers]))
+        ends = self._already_written(self._rendering.ids(tail), completion_ids)
+        last = len(completion_ids) - bool(ends)
+        return list(completion_ids[self._said_from(completion_ids) : last]), tail
+
     def text(self, ids: Sequence[int]) -> str:
         """Ids as text for people and for text actions, without special tokens."""
         return self._text(tuple(ids))
@@ -155,6 +192,11 @@ class DialogueTemplate:
             cut: What is left out: its end, its beginning, or its middle.
         """
         return shorten(text, max_tokens, cut, encode=self._rendering.ids, decode=self.text)
+
+    def _said_from(self, completion_ids: Sequence[int]) -> int:
+        if self._thoughts is None:
+            return 0
+        return said_from(completion_ids, self._thoughts.close, self.tokenizer.decode)
 
     def _find_tails(self) -> MessageTails:
         """Tails that begin with a special token; where they begin with none, with another added token."""

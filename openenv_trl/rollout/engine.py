@@ -8,7 +8,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
@@ -55,6 +55,8 @@ class RolloutEngine:
         chat_template: A template to use in place of the tokenizer's own.
         chat_template_kwargs: More arguments for the template, such as ``{"enable_thinking": False}``.
         observation_separator: What stands between the prompt's last user message and the first observation.
+        thoughts: Whether the model is shown its own earlier thoughts: see `DialogueTemplate`. TRL trains on all that
+            was sampled with "keep" only.
 
     Raises:
         ConfigurationError: The chat template cannot carry such dialogues.
@@ -80,6 +82,7 @@ class RolloutEngine:
         chat_template: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         observation_separator: str = "\n\n",
+        thoughts: Literal["keep", "template"] = "keep",
     ) -> None:
         if max_concurrent_episodes < 1:
             raise ConfigurationError(f"max_concurrent_episodes={max_concurrent_episodes} must be at least 1.")
@@ -93,6 +96,7 @@ class RolloutEngine:
         self._template_settings: dict[str, Any] = {
             "chat_template": chat_template,
             "chat_template_kwargs": chat_template_kwargs,
+            "thoughts": thoughts,
         }
         self._observation_separator = observation_separator
         self._metrics: dict[str, float] = {}

@@ -129,6 +129,7 @@ class Episode:
             versions=tokens.versions,
             token_exact=tokens.exact,
             sampled=tokens.sampled,
+            earlier=tokens.earlier,
             failures=list(self.failures),
             turns=self.turns,
             end_reason=end_reason,

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from openenv_trl.rollout.sampling_record import SampledTurn, count_drift
+from openenv_trl.rollout.segments import Segment
 from openenv_trl.rollout.task import Message, Task
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class Trajectory:
             called.
         failures: How the attempts before the last one failed, in words.
         sampled: Fingerprints of what was sampled in which context; not stored in files.
+        earlier: Messages before the last one, where their thoughts were left out of later contexts
+            (``thoughts="template"``): the ids here are then those of the last one. Not stored in files.
     """
 
     task: Task
@@ -180,6 +183,7 @@ class Trajectory:
     rewards: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     failures: list[str] = field(default_factory=list[str])
     sampled: list[SampledTurn] = field(default_factory=list[SampledTurn], compare=False)
+    earlier: list[Segment] = field(default_factory=list[Segment], compare=False)
 
     def __repr__(self) -> str:
         # Short: warnings of trainers print whole columns of trajectories.
@@ -218,9 +222,10 @@ class Trajectory:
         0 is the promise; more means a policy that samples in another context than it was given, or code that changed
         the ids. 0 also where nothing is known of the sampling: in trajectories that were read from files.
         """
+        earlier = sum(segment.drift for segment in self.earlier)
         if not self.sampled:
-            return 0
-        return count_drift(self.sampled, self.prompt_ids, self.completion_ids, self.mask, self.logprobs)
+            return earlier
+        return earlier + count_drift(self.sampled, self.prompt_ids, self.completion_ids, self.mask, self.logprobs)
 
     @property
     def generate_s(self) -> float:
@@ -249,6 +254,8 @@ class Trajectory:
     def as_row(self, filler_id: int) -> TrajectoryRow:
         """The tokens as a trainer takes them: never empty, and masked out entirely where the episode failed.
 
+        Where the thoughts of earlier messages were left out, this is the row of the last message alone: see `as_rows`.
+
         Args:
             filler_id: The id that stands in where there is no token to give (the tokenizer's end or padding
                 id).
@@ -257,6 +264,16 @@ class Trajectory:
         if self.end_reason.is_failure or not self.completion_ids:
             return TrajectoryRow(prompt_ids, [filler_id], [0], None if self.logprobs is None else [0.0])
         return TrajectoryRow(prompt_ids, self.completion_ids, self.mask, self.logprobs)
+
+    def as_rows(self, filler_id: int) -> list[TrajectoryRow]:
+        """All rows of the episode, for a trainer that takes several: one, but where earlier thoughts were left out.
+
+        Args:
+            filler_id: As for `as_row`.
+        """
+        earlier = [] if self.end_reason.is_failure else self.earlier
+        rows = [TrajectoryRow(each.prompt_ids, each.completion_ids, each.mask, each.logprobs) for each in earlier]
+        return [*rows, self.as_row(filler_id)]
 
 
 @dataclass(frozen=True)
