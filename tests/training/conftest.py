@@ -85,8 +85,7 @@ def tiny_policy_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTrainer]:
+def trainer_maker(folder: Path, policy: Path) -> Callable[..., GRPOTrainer]:
     """Make a GRPOTrainer over a rollout and rows: 8 rows a batch, 2 prompts of 4 generations.
 
     ``parts`` are arguments of the trainer itself; all others are settings of its GRPOConfig.
@@ -94,7 +93,7 @@ def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTr
 
     def make(rollout: Any, rows: Any, parts: dict[str, Any] | None = None, **changes: Any) -> GRPOTrainer:
         settings = {
-            "output_dir": str(tmp_path),
+            "output_dir": str(folder),
             "max_steps": 2,
             "per_device_train_batch_size": 8,
             "num_generations": 4,
@@ -113,8 +112,8 @@ def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTr
         from transformers import AutoTokenizer
 
         chosen = {
-            "model": str(tiny_policy_path),
-            "processing_class": AutoTokenizer.from_pretrained(tiny_policy_path),
+            "model": str(policy),
+            "processing_class": AutoTokenizer.from_pretrained(policy),
             "reward_funcs": [environment_reward(unfinished=-1.0)],
             "rollout_func": rollout,
             **(parts or {}),
@@ -122,3 +121,15 @@ def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTr
         return GRPOTrainer(train_dataset=rows, args=GRPOConfig(**settings), **chosen)
 
     return make
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path, tiny_policy_path: Path) -> Callable[..., GRPOTrainer]:
+    """Makes trainers for one test: see `trainer_maker`."""
+    return trainer_maker(tmp_path, tiny_policy_path)
+
+
+@pytest.fixture(scope="module")
+def module_trainer(tmp_path_factory: pytest.TempPathFactory, tiny_policy_path: Path) -> Callable[..., GRPOTrainer]:
+    """Makes trainers that the tests of a module share."""
+    return trainer_maker(tmp_path_factory.mktemp("trainer"), tiny_policy_path)
