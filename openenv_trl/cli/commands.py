@@ -113,17 +113,28 @@ def evaluate(
         bool | None, typer.Option("--greedy/--sampled", help="Play one way only; both ways if absent.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the reports there as JSON.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible chat endpoint that plays in place of the model.")
+    ] = None,
+    endpoint_model: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OPENENV_TRL_API_KEY", help="The endpoint's key.", show_envvar=True)
+    ] = None,
 ) -> None:
     """Measure a policy: its mean return with a 95% interval, on tasks that training has not seen."""
     from openenv_trl.evaluation.command import evaluate_experiment
     from openenv_trl.experiment import check_before_start, load_experiment
 
     experiment = load_experiment(config, context.args)
-    with errors_of_files(check_before_start(experiment, model)):
+    played_by = endpoint if endpoint is not None else check_before_start(experiment, model)
+    with errors_of_files(played_by):
         evaluate_experiment(
             experiment,
             model=model,
             episodes=episodes,
             modes=[False, True] if greedy is None else [greedy],
             output=output,
+            endpoint=endpoint,
+            endpoint_model=endpoint_model,
+            api_key=api_key,
         )

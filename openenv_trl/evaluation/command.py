@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.evaluation.report import EvaluationReport, comparison_table
 from openenv_trl.evaluation.run import Progress, evaluate
-from openenv_trl.rollout import SamplingParameters
+from openenv_trl.rollout import Policy, SamplingParameters
+from openenv_trl.rollout.policy import MessagePolicy
 from openenv_trl.training.tasks import tasks_from_rows
 
 if TYPE_CHECKING:
@@ -30,6 +33,9 @@ def evaluate_experiment(
     base_urls: Sequence[str] | None = None,
     output: Path | None = None,
     quiet: bool = False,
+    endpoint: str | None = None,
+    endpoint_model: str | None = None,
+    api_key: str | None = None,
 ) -> list[EvaluationReport]:
     """Play an experiment's environment with a model.
 
@@ -45,31 +51,23 @@ def evaluate_experiment(
         base_urls: Servers that run already; the experiment's are started if None.
         output: Write the reports there as JSON.
         quiet: Print no table.
+        endpoint: Address of an OpenAI-compatible chat endpoint, which plays in place of the model.
+        endpoint_model: The model's name there.
+        api_key: Its key, where it asks for one.
 
     Returns:
         One report for each mode.
 
     Raises:
-        ConfigurationError: There is no model at the path.
+        ConfigurationError: There is no model at the path, or an endpoint without a model's name.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from openenv_trl.training.policies import TransformersPolicy
     from openenv_trl.training.servers import open_servers
 
     environment = experiment.environment
-    name = str(model or experiment.model.model_name_or_path)
-    if environment.tiny_policy and not Path(name, "config.json").exists():
-        raise ConfigurationError(f"There is no model at '{name}'. Train first: openenv-trl train {experiment.path}")
-    if experiment.training.use_cpu:
-        torch.set_num_threads(1)
-    torch.manual_seed(experiment.training.seed)
-    tokenizer: Any = AutoTokenizer.from_pretrained(name, padding_side="left")
-    loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype=experiment.model.dtype).eval()
-    if torch.cuda.is_available() and not experiment.training.use_cpu:
-        loaded = loaded.to("cuda")
-    policy = TransformersPolicy(loaded, tokenizer)
+    if endpoint is not None:
+        policy, tokenizer, name = _endpoint_policy(endpoint, endpoint_model, api_key), None, str(endpoint_model)
+    else:
+        policy, tokenizer, name = _local_policy(experiment, model)
     count = episodes or environment.evaluation_episodes
     tasks = tasks_from_rows(
         environment.load_dataset(for_evaluation=True),
@@ -111,6 +109,36 @@ def evaluate_experiment(
 
         Console().print(comparison_table("Evaluation", reports, environment.reference_returns))
     return reports
+
+
+def _endpoint_policy(endpoint: str, model: str | None, api_key: str | None) -> MessagePolicy:
+    from openenv_trl.rollout.policies import ChatPolicy, EndpointSettings
+
+    if model is None:
+        raise ConfigurationError(f"Which model of {endpoint} shall play? Name it: --endpoint-model NAME.")
+    return ChatPolicy(
+        endpoint, model, settings=EndpointSettings(api_key=None if api_key is None else SecretStr(api_key))
+    )
+
+
+def _local_policy(experiment: Experiment, model: str | Path | None) -> tuple[Policy, Any, str]:
+    """The model in this process, its tokenizer, and its name."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from openenv_trl.training.policies import TransformersPolicy
+
+    name = str(model or experiment.model.model_name_or_path)
+    if experiment.environment.tiny_policy and not Path(name, "config.json").exists():
+        raise ConfigurationError(f"There is no model at '{name}'. Train first: openenv-trl train {experiment.path}")
+    if experiment.training.use_cpu:
+        torch.set_num_threads(1)
+    torch.manual_seed(experiment.training.seed)
+    tokenizer: Any = AutoTokenizer.from_pretrained(name, padding_side="left")
+    loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype=experiment.model.dtype).eval()
+    if torch.cuda.is_available() and not experiment.training.use_cpu:
+        loaded = loaded.to("cuda")
+    return TransformersPolicy(loaded, tokenizer), tokenizer, name
 
 
 def _progress_lines(title: str) -> Progress:
