@@ -62,6 +62,9 @@ class Episode:
     attempts: int = 0
     marks_broken: int = 0
     failures: list[str] = field(default_factory=list[str])
+    rewards: list[float | None] = field(default_factory=list["float | None"])
+    """Of the actions so far."""
+    invalid_actions: int = 0
     waiting_s: float = 0.0
     reset_s: float = 0.0
     started_s: float = 0.0
@@ -78,6 +81,7 @@ class Episode:
         """
         self.conversation, self.turns, self.messages = None, [], []
         self.first_observation, self.reset_s, self.marks_broken = "", 0.0, 0
+        self.rewards, self.invalid_actions = [], 0
         conversation = self.conversation = await self._begin(session)
         limits = self.setting.limits
         while True:
@@ -213,13 +217,14 @@ class Episode:
             turn.observations.append(result.text)
             turn.truncated_observation_tokens += result.tokens_cut
             turn.rewards.append(result.reward)
+            self.rewards.append(result.reward)
             answers.append((call.name, result.text))
             self._log_answer(call.name, result.text, call.id)
             if result.done:
                 turn.done = True
                 return answers, EndReason.TRUNCATED if result.truncated else EndReason.DONE
-        invalid = sum(len(turn.problems) + turn.mistaken_calls for turn in self.turns)
-        too_many = invalid > self.setting.limits.max_invalid_actions
+        self.invalid_actions += len(turn.problems) + turn.mistaken_calls
+        too_many = self.invalid_actions > self.setting.limits.max_invalid_actions
         return answers, EndReason.INVALID_ACTION if too_many else None
 
     async def _step(self, session: PlayedSession, action: dict[str, Any]) -> Answer:
@@ -234,8 +239,7 @@ class Episode:
         """One call of the environment, under its deadline, and what it answered."""
         self.session_in_call = True
         try:
-            with anyio.fail_after(timeout_s):
-                result = await call()
+            result = await _within(timeout_s, call)
         except ConfigurationError:
             raise
         except ActionValidationError as error:
@@ -250,14 +254,13 @@ class Episode:
             if not await is_of_the_call(error):
                 raise
             raise failure_of(error, phase) from error
-        rewards = [reward for turn in self.turns for reward in turn.rewards]
         limit = self.setting.limits.max_observation_tokens
         answer = read_result(
             result,
             phase,
             self.setting.rules,
             max_tokens=limit,
-            earlier_rewards=rewards,
+            earlier_rewards=self.rewards,
             tool_errors=self.setting.tool_errors,
             cut=self.setting.limits.observation_cut,
         )
@@ -278,6 +281,17 @@ class Episode:
         role = self.setting.actions.answer_role
         answer = {"role": role, "name": name, "content": text, **({"tool_call_id": call_id} if call_id else {})}
         self.messages.append(answer if role == "tool" else _user(text))
+
+
+async def _within(timeout_s: float, call: Callable[[], Awaitable[Any]]) -> Any:
+    """What the call gives. As ``anyio.fail_after`` does, without its generators: each step of each episode comes by.
+
+    Raises:
+        TimeoutError: It took longer.
+    """
+    with anyio.CancelScope(deadline=anyio.current_time() + timeout_s):
+        return await call()
+    raise TimeoutError
 
 
 def _user(text: str) -> Message:
