@@ -6,10 +6,8 @@ encoded here. Log-probs are given only where they are those of the distribution 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
@@ -18,12 +16,11 @@ import anyio
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.policies.endpoint import Endpoint, RequestRefused
+from openenv_trl.rollout.policies.seeds import PromptSeeds
 from openenv_trl.rollout.policies.settings import EndpointSettings
 from openenv_trl.rollout.policy import Completion, FailedCompletion, SamplingParameters
 
 logger = logging.getLogger("openenv_trl.rollout")
-
-_SEEDS_KEPT = 65536
 
 
 class TokenServerPolicy(ABC):
@@ -61,8 +58,7 @@ class TokenServerPolicy(ABC):
         self.stop_ids = sorted(set(stop_ids))
         self.version = version
         self._extra_body = dict(extra_body or {})
-        self._seed = seed
-        self._asked: dict[bytes, int] = {}
+        self._seeds = PromptSeeds(seed)
         self._warned: set[str] = set()
 
     @asynccontextmanager
@@ -124,15 +120,7 @@ class TokenServerPolicy(ABC):
         return self.version() if callable(self.version) else self.version
 
     def _seed_of(self, prompt: Sequence[int]) -> int | None:
-        """A seed of 31 bits for one more completion of this prompt."""
-        if self._seed is None:
-            return None
-        key = hashlib.blake2b(array("q", prompt).tobytes(), digest_size=12).digest()
-        if len(self._asked) >= _SEEDS_KEPT and key not in self._asked:
-            self._asked.pop(next(iter(self._asked)))
-        count = self._asked[key] = self._asked.get(key, -1) + 1
-        digest = hashlib.blake2b(key + f"{self._seed}:{count}".encode(), digest_size=4).digest()
-        return int.from_bytes(digest, "big") >> 1
+        return self._seeds.next(prompt)
 
     def _completion(
         self,

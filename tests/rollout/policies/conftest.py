@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from openenv_trl.rollout import SamplingParameters
 from openenv_trl.training.tiny_policy import make_tiny_policy
 from openenv_trl.types import Tool
 
@@ -74,3 +75,35 @@ def unused_tcp_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def prompts(served_tokenizer: Any) -> list[list[int]]:
+    texts = ["Play.", "Your hand: 10, 6.", "Sum 16, no usable ace. The dealer shows 7. Play. Play."]
+    return [served_tokenizer.encode(text) for text in texts]
+
+
+@pytest.fixture
+def forward_logprobs(model: Any) -> Callable[..., list[float]]:
+    def logprobs(prompt: list[int], ids: list[int], sampling: SamplingParameters) -> list[float]:
+        """The log-prob of each id in a forward pass over the whole, of the distribution that these parameters make."""
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
+        logits = logits / sampling.temperature
+        if sampling.top_k:
+            kth = logits.topk(sampling.top_k).values[:, -1:]
+            logits = logits.masked_fill(logits < kth, -torch.inf)
+        if sampling.top_p < 1.0:
+            ordered, order = logits.sort(descending=True)
+            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
+            drop = torch.zeros_like(logits, dtype=torch.bool).scatter(1, order, before >= sampling.top_p)
+            logits = logits.masked_fill(drop, -torch.inf)
+        if sampling.min_p:
+            probabilities = logits.softmax(-1)
+            logits = logits.masked_fill(
+                probabilities < sampling.min_p * probabilities.max(-1, keepdim=True).values, -torch.inf
+            )
+        found = logits.log_softmax(-1).gather(1, torch.tensor(ids).unsqueeze(1)).squeeze(1)
+        return found.tolist()
+
+    return logprobs

@@ -27,34 +27,6 @@ COOL = SamplingParameters(temperature=0.7, max_new_tokens=24)
 FILTERED = SamplingParameters(temperature=0.7, top_p=0.8, top_k=12, min_p=0.02, max_new_tokens=24)
 
 
-@pytest.fixture
-def prompts(served_tokenizer: Any) -> list[list[int]]:
-    texts = ["Play.", "Your hand: 10, 6.", "Sum 16, no usable ace. The dealer shows 7. Play. Play."]
-    return [served_tokenizer.encode(text) for text in texts]
-
-
-def forward_logprobs(model: Any, prompt: list[int], ids: list[int], sampling: SamplingParameters) -> list[float]:
-    """The log-prob of each id in a forward pass over the whole, of the distribution that these parameters make."""
-    with torch.inference_mode():
-        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float()
-    logits = logits / sampling.temperature
-    if sampling.top_k:
-        kth = logits.topk(sampling.top_k).values[:, -1:]
-        logits = logits.masked_fill(logits < kth, -torch.inf)
-    if sampling.top_p < 1.0:
-        ordered, order = logits.sort(descending=True)
-        before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
-        drop = torch.zeros_like(logits, dtype=torch.bool).scatter(1, order, before >= sampling.top_p)
-        logits = logits.masked_fill(drop, -torch.inf)
-    if sampling.min_p:
-        probabilities = logits.softmax(-1)
-        logits = logits.masked_fill(
-            probabilities < sampling.min_p * probabilities.max(-1, keepdim=True).values, -torch.inf
-        )
-    found = logits.log_softmax(-1).gather(1, torch.tensor(ids).unsqueeze(1)).squeeze(1)
-    return found.tolist()
-
-
 def completed(found: list[Completion | FailedCompletion]) -> list[Completion]:
     assert all(isinstance(one, Completion) for one in found), found
     return [one for one in found if isinstance(one, Completion)]
@@ -63,7 +35,7 @@ def completed(found: list[Completion | FailedCompletion]) -> list[Completion]:
 @pytest.mark.parametrize("sampling", [PLAIN, COOL, FILTERED], ids=["plain", "cool", "filtered"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_ids_are_those_sampled_and_logprobs_those_of_a_forward_pass(
-    server: Any, model: Any, served_tokenizer: Any, prompts: list[list[int]], kind: Any, sampling: SamplingParameters
+    server: Any, forward_logprobs: Any, served_tokenizer: Any, prompts: Any, kind: Any, sampling: SamplingParameters
 ) -> None:
     before = server.numbers()["tokens"]
     policy = kind(server.url, seed=1)
@@ -78,7 +50,7 @@ async def test_ids_are_those_sampled_and_logprobs_those_of_a_forward_pass(
             assert completion.logprobs is None, "SGLang has none of the filtered distribution"
             continue
         assert completion.logprobs is not None
-        expected = forward_logprobs(model, prompt, ids, sampling)
+        expected = forward_logprobs(prompt, ids, sampling)
         assert completion.logprobs == pytest.approx(expected, abs=2e-4)
 
 
@@ -151,14 +123,12 @@ async def test_what_is_left_of_the_context_limits_a_completion(
 
 
 async def test_raw_logprobs_are_found_out_and_left_out_where_they_would_be_wrong(
-    raw_server: Any, model: Any, prompts: list[list[int]], caplog: pytest.LogCaptureFixture
+    raw_server: Any, forward_logprobs: Any, prompts: list[list[int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = VllmPolicy(raw_server.url)
     plain = completed(await policy.generate(prompts, PLAIN))
     for prompt, completion in zip(prompts, plain, strict=True):
-        assert completion.logprobs == pytest.approx(
-            forward_logprobs(model, prompt, list(completion.ids), PLAIN), abs=2e-4
-        )
+        assert completion.logprobs == pytest.approx(forward_logprobs(prompt, list(completion.ids), PLAIN), abs=2e-4)
     with caplog.at_level(logging.WARNING):
         cool = completed(await policy.generate(prompts, COOL))
     assert policy.logprobs_mode == "raw"
