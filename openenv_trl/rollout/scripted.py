@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from openenv_trl.rollout.actions import ActionInterface
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
-from openenv_trl.rollout.policy import Completion, SamplingParameters
+from openenv_trl.rollout.policy import Completion, Reply, SamplingParameters
 from openenv_trl.rollout.task import Message
+from openenv_trl.types import Tool
 
 
 class ScriptedPolicy:
@@ -27,8 +28,8 @@ class ScriptedPolicy:
         self._choose = choose
 
     async def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters) -> list[Completion]:
-        """One scripted completion for each prompt, cut to ``max_new_tokens``, at log-prob 0.0."""
-        return [self._completion(self._choose(prompt), sampling.max_new_tokens) for prompt in prompts]
+        """One scripted completion for each prompt, cut to its limit, at log-prob 0.0."""
+        return [self._completion(self._choose(prompt), sampling.limit_of(row)) for row, prompt in enumerate(prompts)]
 
     def _completion(self, said: Any, max_new_tokens: int) -> Completion:
         if isinstance(said, str):
@@ -51,3 +52,32 @@ class RandomActionPolicy(ScriptedPolicy):
     def __init__(self, template: DialogueTemplate, actions: ActionInterface, *, seed: int | None = None) -> None:
         generator = random.Random(seed)
         super().__init__(template, lambda _: actions.sample(generator))
+
+
+class ScriptedMessagePolicy:
+    """Answers each conversation by a function, in messages: needs no tokenizer.
+
+    Args:
+        choose: Given the messages so far, what the model says: a message or its text.
+    """
+
+    def __init__(self, choose: Callable[[Sequence[Message]], Message | str]) -> None:
+        self._choose = choose
+
+    async def respond(self, messages: Sequence[Message], tools: Sequence[Tool], sampling: SamplingParameters) -> Reply:
+        """The scripted message, which no limit cuts."""
+        said: Any = self._choose(messages)
+        return Reply({"role": "assistant", "content": said} if isinstance(said, str) else said)
+
+
+class RandomMessagePolicy(ScriptedMessagePolicy):
+    """Answers each conversation with a random valid action: the baseline where there is no tokenizer.
+
+    Args:
+        actions: Where valid messages are sampled from: each tool equally likely, arguments drawn from its schema.
+        seed: Of the choices.
+    """
+
+    def __init__(self, actions: ActionInterface, *, seed: int | None = None) -> None:
+        generator = random.Random(seed)
+        super().__init__(lambda _: actions.sample(generator))

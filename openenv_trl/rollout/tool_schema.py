@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, cast
 
-from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout.random_values import random_value, resolved
 from openenv_trl.types import Tool
 
 Schema = Mapping[str, Any]
@@ -87,21 +87,14 @@ def argument_problem(tool: Tool, arguments: Any) -> str | None:
 def random_arguments(tool: Tool, generator: random.Random) -> dict[str, Any]:
     """Valid arguments, drawn uniformly where the choice is finite and from a small range where it is not.
 
-    Optional arguments are left out.
+    Optional arguments are left out. See `openenv_trl.rollout.random_values`.
+
+    Raises:
+        ConfigurationError: Nothing fits the schema.
     """
     properties: Schema = tool.input_schema.get("properties", {})
     required: list[str] = tool.input_schema.get("required", [])
-    return {name: _random_value(properties.get(name, {}), generator, tool.input_schema) for name in required}
-
-
-def _resolved(schema: Any, root: Schema) -> Schema:
-    if not isinstance(schema, Mapping):
-        return {}  # JSON Schema's true: anything fits
-    schema = cast("Schema", schema)
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
-    return root.get("$defs", {}).get(reference.rsplit("/", 1)[-1], {})
+    return {name: random_value(properties.get(name, {}), generator, tool.input_schema) for name in required}
 
 
 def _choices(schema: Schema) -> list[Schema]:
@@ -109,7 +102,7 @@ def _choices(schema: Schema) -> list[Schema]:
 
 
 def _fits(schema: Schema, value: Any, root: Schema) -> bool:
-    schema = _resolved(schema, root)
+    schema = resolved(schema, root)
     choices = _choices(schema)
     if choices:
         return any(_fits(choice, value, root) for choice in choices)
@@ -129,7 +122,7 @@ def _fits(schema: Schema, value: Any, root: Schema) -> bool:
 
 
 def _wanted(schema: Schema, root: Schema) -> str:
-    schema = _resolved(schema, root)
+    schema = resolved(schema, root)
     choices = _choices(schema)
     if choices:
         return " or ".join(_wanted(choice, root) for choice in choices)
@@ -138,37 +131,6 @@ def _wanted(schema: Schema, root: Schema) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(repr(value) for value in schema["enum"])
     return f"of type {schema.get('type', 'any')}"
-
-
-def _random_value(schema: Schema, generator: random.Random, root: Schema) -> Any:
-    schema = _resolved(schema, root)
-    choices = _choices(schema)
-    if choices:
-        return _random_value(generator.choice(choices), generator, root)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return generator.choice(schema["enum"])
-    kind = schema.get("type", "string")
-    if isinstance(kind, list):
-        kind = generator.choice(cast("list[str]", kind))
-    if kind in ("integer", "number"):
-        low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
-        high = schema.get("maximum", schema.get("exclusiveMaximum", low + 10) - 1)
-        return generator.randint(int(low), int(high)) if kind == "integer" else generator.uniform(low, high)
-    if kind == "boolean":
-        return generator.random() < 0.5
-    if kind == "null":
-        return None
-    if kind == "string":
-        return "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=max(5, int(schema.get("minLength", 0)))))
-    if kind == "array":
-        size = int(schema.get("minItems", 1))
-        return [_random_value(schema.get("items", {}), generator, root) for _ in range(size)]
-    if kind == "object":
-        fields: Schema = schema.get("properties", {})
-        return {name: _random_value(fields.get(name, {}), generator, root) for name in schema.get("required", [])}
-    raise ConfigurationError(f"No random value of the JSON Schema type '{kind}' can be drawn.")
 
 
 def _without_title(field: Schema) -> dict[str, Any]:

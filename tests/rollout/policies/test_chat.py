@@ -18,9 +18,11 @@ from openenv_trl.rollout import (
     RolloutLimits,
     SamplingParameters,
     TextActions,
+    ToolActions,
 )
 from openenv_trl.rollout.policies import ChatPolicy, EndpointSettings
 from openenv_trl.rollout.policy import Reply
+from openenv_trl.rollout.scripted import RandomMessagePolicy
 from openenv_trl.rollout.text_rules import PlainTextRules
 from openenv_trl.types import StepResult, Tool
 
@@ -197,6 +199,13 @@ def test_long_texts_are_cut_at_four_characters_a_token() -> None:
     text, dropped = rules.shorten("ab\U0001f600d" * 20, 5)
     assert (text, dropped) == ("ab\U0001f600d" * 5 + " [... 15 tokens cut]", 15)
     assert rules.shorten("x" * 38 + "end", 1, "head") == ("[... 10 tokens cut] d", 10)
+
+
+async def test_a_random_baseline_plays_without_a_tokenizer(engine: Any, tasks: Any, tools: list[Tool]) -> None:
+    found = await engine().run(tasks(8), RandomMessagePolicy(ToolActions(tools), seed=1))
+    assert {trajectory.end_reason for trajectory in found} == {EndReason.DONE}
+    assert not sum(trajectory.invalid_actions for trajectory in found)
+    assert {action["tool_name"] for one in found for turn in one.turns for action in turn.actions} == {"hit", "bet"}
 
 
 async def test_trainers_refuse_what_was_played_in_messages(engine: Any, tasks: Any) -> None:
