@@ -23,6 +23,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
 from openenv_trl.rewards import environment_reward
+from openenv_trl.rollout.watch import RolloutWatch
 from openenv_trl.training import (
     EnvironmentArguments,
     EnvironmentRollout,
@@ -77,6 +78,7 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
             max_skipped_steps=environment.max_skipped_steps,
             curriculum=environment.curricula(),
             trajectory_dir=Path(training.output_dir, "trajectories") if environment.save_trajectories else None,
+            observer=RolloutWatch() if environment.watch and training.process_index == 0 else None,
         )
         with rollout:
             trainer = GRPOTrainer(

@@ -17,6 +17,7 @@ from openenv_trl.evaluation.report import EvaluationReport, comparison_table
 from openenv_trl.evaluation.run import Progress, evaluate
 from openenv_trl.rollout import Policy, SamplingParameters
 from openenv_trl.rollout.policy import MessagePolicy
+from openenv_trl.rollout.watch import RolloutWatch
 from openenv_trl.training.tasks import tasks_from_rows
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def evaluate_experiment(
                     concurrency=min(environment.evaluation_concurrency, environment.sessions_per_server * len(urls)),
                     unfinished_reward=environment.unfinished_reward,
                     chat_template_kwargs=experiment.training.chat_template_kwargs,
-                    progress=_progress_lines(title),
+                    progress=None if environment.watch else _progress_lines(title),
+                    observer=RolloutWatch(title=title) if environment.watch else None,
                 )
             )
 

@@ -10,6 +10,7 @@ from openenv_trl.errors import ConfigurationError
 from openenv_trl.evaluation.report import EvaluationReport
 from openenv_trl.rewards import environment_reward
 from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task, Trajectory
+from openenv_trl.rollout.observer import RolloutObserver
 from openenv_trl.rollout.play import play_tasks, run_blocking
 from openenv_trl.rollout.policy import MessagePolicy
 
@@ -30,6 +31,7 @@ def evaluate(
     unfinished_reward: float = 0.0,
     chat_template_kwargs: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    observer: RolloutObserver | None = None,
 ) -> EvaluationReport:
     """Play each task once and report the mean return.
 
@@ -46,6 +48,7 @@ def evaluate(
         unfinished_reward: Added where the model did not bring the episode to its end: as in `environment_reward`.
         chat_template_kwargs: More arguments of the chat template; give those that training uses.
         progress: Told how far it is.
+        observer: Hears what each episode does, such as a `RolloutWatch`.
 
     Returns:
         The report.
@@ -76,6 +79,7 @@ def evaluate(
             concurrency=concurrency,
             chat_template_kwargs=chat_template_kwargs,
             on_trajectory=count,
+            observer=observer,
         )
 
     trajectories = run_blocking(play)

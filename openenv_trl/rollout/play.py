@@ -12,6 +12,7 @@ from openenv_trl.client import GenericEnvClient, fetch_promises, fetch_schema
 from openenv_trl.providers import SessionPool
 from openenv_trl.rollout.engine import RolloutEngine
 from openenv_trl.rollout.limits import RolloutLimits
+from openenv_trl.rollout.observer import RolloutObserver
 from openenv_trl.rollout.policy import MessagePolicy, Policy, SamplingParameters
 from openenv_trl.rollout.strategies import RolloutStrategies
 from openenv_trl.rollout.task import Task
@@ -70,6 +71,7 @@ async def play_tasks(
     concurrency: int = 256,
     chat_template_kwargs: Mapping[str, Any] | None = None,
     on_trajectory: Callable[[Trajectory], None] | None = None,
+    observer: RolloutObserver | None = None,
 ) -> list[Trajectory]:
     """Play one episode for each task.
 
@@ -84,6 +86,7 @@ async def play_tasks(
         concurrency: Episodes open at once, over all servers.
         chat_template_kwargs: More arguments for the chat template.
         on_trajectory: Called with each trajectory as it is finished.
+        observer: Hears what each episode does meanwhile, such as a `RolloutWatch`.
 
     Returns:
         One trajectory for each task, in the tasks' order.
@@ -104,4 +107,4 @@ async def play_tasks(
             chat_template_kwargs=chat_template_kwargs,
         )
         await engine.prepare()
-        return await engine.run(tasks, make_policy(engine), sampling, on_trajectory=on_trajectory)
+        return await engine.run(tasks, make_policy(engine), sampling, on_trajectory=on_trajectory, observer=observer)

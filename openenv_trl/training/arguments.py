@@ -84,6 +84,7 @@ class EnvironmentArguments:
         0.0, "Added to the reward of an episode that the model did not bring to its end."
     )
     save_trajectories: bool = _setting(True, "Write every batch's trajectories to output_dir/trajectories as Parquet.")
+    watch: bool = _setting(False, "Show each batch while it is played: a panel in a terminal, else some lines.")
     tiny_policy: bool = _setting(
         False,
         "Make a tiny model and tokenizer at model_name_or_path, if nothing is there, for runs on a CPU.",

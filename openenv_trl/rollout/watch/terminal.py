@@ -41,7 +41,7 @@ class RolloutWatch:
         self,
         console: Console | None = None,
         *,
-        refresh_interval_s: float = 0.25,
+        refresh_interval_s: float = 0.5,
         line_interval_s: float = 10.0,
         title: str = "rollout",
         slowest: int = 3,
