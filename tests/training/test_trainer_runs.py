@@ -228,3 +228,28 @@ def test_a_run_inside_a_running_event_loop_works_as_in_a_notebook(
         return Run(make_trainer, blackjack_url, tmp_path / "t", max_steps=1)
 
     assert len(asyncio.run(cell()).trajectories) == 8
+
+
+def test_a_server_that_allows_one_session_plays_a_whole_batch_one_after_another(
+    make_trainer: MakeTrainer, narrow_url: str
+) -> None:
+    with EnvironmentRollout(narrow_url, limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
+        Replies(trainer, lambda *_: call("move", '{"number": 9}'))
+        trainer.train()
+        assert rollout.metrics["failed_fraction"] == 0.0
+        assert rollout.metrics["reward"] == 9.0
+
+
+def test_a_call_that_took_too_long_gives_its_place_to_the_next_episode(
+    make_trainer: MakeTrainer, unruly_url: str
+) -> None:
+    limits = LIMITS.model_copy(update={"step_timeout_s": 0.3, "max_attempts": 1})
+    data = [{"prompt": PROMPT, "seed": i, "way": "step hangs" if i == 0 else "none"} for i in range(2)]
+    with EnvironmentRollout(unruly_url, limits=limits, sessions_per_server=1) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(data), max_steps=1)
+        Replies(trainer, stand)
+        trainer.train()
+        assert rollout.metrics["end/step_timeout"] == 0.5
+        assert rollout.metrics["end/done"] == 0.5, "in the places of those that hang, which would do so for 20 s each"
+        assert rollout.metrics["seconds"] < 15
