@@ -18,46 +18,10 @@ from openenv_trl.training.launch import launch_command
 WORKER = Path(__file__).parent / "worker.py"
 NOWHERE = "http://127.0.0.1:9"
 
-ROUNDS = '''
-from typing import Any
-from openenv_trl import Action, Environment, Observation, State, create_app, tool
-
-class Rounds(Environment[Action, Observation, State]):
-    """Over after so many rounds as its reset says."""
-    SUPPORTS_CONCURRENT_SESSIONS = True
-    def __init__(self): self._state = State(); self._rounds = 1
-    def reset(self, seed=None, episode_id=None, rounds=1, way="none", level="", **kwargs: Any):
-        self._state = State(episode_id=episode_id); self._rounds = rounds
-        if way == "reset raises": raise RuntimeError("the deck is missing")
-        return Observation(metadata={})
-    def step(self, action, timeout_s=None, **kwargs: Any): return self._round()
-    @property
-    def state(self): return self._state
-    @tool
-    def hit(self) -> Observation:
-        "Take a card."
-        return self._round()
-    @tool
-    def stand(self) -> Observation:
-        "Stop."
-        return self._round()
-    def _round(self):
-        self._state.step_count += 1
-        return Observation(done=self._state.step_count >= self._rounds, reward=1.0 / self._rounds)
-
-app = create_app(Rounds, Action, Observation, env_name="rounds_env", max_concurrent_envs=64)
-'''
-
 
 @pytest.fixture(scope="module")
-def rounds_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("environments") / "rounds_env"
-    (folder / "server").mkdir(parents=True)
-    (folder / "openenv.yaml").write_text("spec_version: 1\nname: rounds_env\napp: server.app:app\nport: 8000\n")
-    (folder / "__init__.py").touch()
-    (folder / "server" / "__init__.py").touch()
-    (folder / "server" / "app.py").write_text(ROUNDS)
-    with ProcessProvider(str(folder)) as servers:
+def rounds_url() -> Iterator[str]:
+    with ProcessProvider(str(WORKER.parent / "rounds_env")) as servers:
         yield servers.base_urls[0]
 
 
