@@ -28,6 +28,7 @@ class RolloutProgress(TrainerCallback):
         self._every = every
         self._started = time.monotonic()
         self._rewards: list[float] = []
+        self._told = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Starts the clock."""
@@ -40,8 +41,10 @@ class RolloutProgress(TrainerCallback):
             return
         self._rewards.append(float(reward))
         step, last = int(state.global_step), int(state.max_steps)
-        if step % self._every and step not in (1, last):
+        # Where a batch is learned from in several steps, only some of them have a reward, and perhaps no tenth one.
+        if step // self._every == self._told // self._every and step not in (1, last):
             return
+        self._told = step
         recent = self._rewards[-self._every :]
         elapsed = time.monotonic() - self._started
         left = elapsed / max(step, 1) * (last - step)
