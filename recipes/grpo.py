@@ -73,6 +73,7 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
             environments,
             sessions_per_server=environment.sessions_per_server,
             limits=limits,
+            strategies=environment.rollout_strategies(),
             shared_randomness=environment.shared_randomness,
             max_failed_fraction=environment.max_failed_fraction,
             max_skipped_steps=environment.max_skipped_steps,

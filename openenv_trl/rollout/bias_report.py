@@ -62,6 +62,7 @@ class BiasReport:
     Attributes:
         kept: Trajectories that are learned from.
         dropped: All others that were played, in no order.
+        left_out: Those of the dropped that were not returned: surplus, or replaced by a fresh episode.
         reasons: How the dropped ended, by the end reason's name; the commonest first.
         kept_lengths: Mean lengths of the kept; None where there are none.
         dropped_lengths: Mean lengths of the dropped, as far as they were played; of those that came to no turn nothing
@@ -74,6 +75,7 @@ class BiasReport:
 
     kept: int
     dropped: tuple[Trajectory, ...]
+    left_out: tuple[Trajectory, ...]
     reasons: dict[str, int]
     kept_lengths: Lengths | None
     dropped_lengths: Lengths | None
@@ -147,6 +149,7 @@ def bias_report(
     return BiasReport(
         kept=len(kept),
         dropped=tuple(dropped),
+        left_out=tuple(left_out),
         reasons=dict(Counter(each.end_reason.value for each in dropped).most_common()),
         kept_lengths=Lengths.of(kept),
         dropped_lengths=Lengths.of([each for each in dropped if each.turns]),

@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -34,6 +35,8 @@ from openenv_trl.rollout.task import Message, Task
 from openenv_trl.rollout.text_rules import PlainTextRules
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.trajectory import Trajectory
+
+logger = logging.getLogger("openenv_trl.rollout")
 
 
 class RolloutEngine:
@@ -105,6 +108,7 @@ class RolloutEngine:
         self._fetch_promises = fetch_promises
         self._task_key = task_key
         self._last_report: BiasReport | None = None
+        self._counts: dict[str, int] = {}
         self._actions = actions
         self._template = None if actions is None else self._make_template(actions)
 
@@ -131,6 +135,11 @@ class RolloutEngine:
     def metrics(self) -> dict[str, float]:
         """Numbers of the last run: those of `rollout_metrics`, of its bias report, and of its hedges."""
         return dict(self._metrics)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened in the last run beside its episodes: "hedges", "hedges_won" and "hedge_mismatches"."""
+        return dict(self._counts)
 
     @property
     def last_report(self) -> BiasReport | None:
@@ -237,8 +246,11 @@ class RolloutEngine:
         self._last_report = bias_report(trajectories, result.left_out, task_key=self._task_key)
         tools = [tool.name for tool in self.actions.tools]
         numbers = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes, tools=tools)
-        counts = {name: float(count) for name, count in attempts.counts.items()}
+        self._counts = dict(attempts.counts)
+        counts = {name: float(count) for name, count in self._counts.items()}
         self._metrics = numbers | self._last_report.metrics() | counts
+        if self._last_report.dropped:
+            logger.info("%s", self._last_report)
         warn_of_group_mismatches(trajectories)
         return trajectories
 

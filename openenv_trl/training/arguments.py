@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.rollout import RolloutLimits
+from openenv_trl.rollout import RolloutLimits, RolloutStrategies
 from openenv_trl.training.curriculum_settings import BandCurriculum, StagedCurriculum, read_curriculum
 from openenv_trl.training.experiment_environment import ExperimentEnvironment, read_environments
 from openenv_trl.training.mixture import mix_datasets
@@ -71,6 +73,13 @@ class EnvironmentArguments:
     step_timeout_s: float = _setting(60.0, "Seconds for the environment's step.")
     episode_timeout_s: float = _setting(600.0, "Seconds for a whole episode.")
     max_attempts: int = _setting(3, "Tries of an episode whose environment fails, each in a fresh session.")
+    generate_timeout_s: float | None = _setting(
+        None, "Seconds for one message of the model, waiting for its batch included; none if None."
+    )
+    batch_timeout_s: float | None = _setting(None, "Seconds for a whole batch of episodes; none if None.")
+    strategies: dict[str, Any] = _setting(
+        {}, "What is done when an episode fails or is slow: the fields of RolloutStrategies; see docs/failures.md."
+    )
     max_failed_fraction: float = _setting(
         1.0, "Skip a step when more than this part of its batch failed; 1 trains on whatever is sound."
     )
@@ -111,6 +120,7 @@ class EnvironmentArguments:
             self._check_one_environment()
         if self.curriculum:
             read_curriculum(self.curriculum)
+        self.rollout_strategies()
         if self.replicas < 1 or self.sessions_per_server < 1 or self.num_tasks < 1:
             raise ConfigurationError("replicas, sessions_per_server and num_tasks must be at least 1.")
         choices = [choice.value for choice in SharedRandomness]
@@ -180,9 +190,23 @@ class EnvironmentArguments:
             max_invalid_actions=self.max_invalid_actions,
             reset_timeout_s=self.reset_timeout_s,
             step_timeout_s=self.step_timeout_s,
+            generate_timeout_s=self.generate_timeout_s,
             episode_timeout_s=self.episode_timeout_s,
+            batch_timeout_s=self.batch_timeout_s,
             max_attempts=self.max_attempts,
         )
+
+    def rollout_strategies(self) -> RolloutStrategies:
+        """What is done when an episode fails or is slow.
+
+        Raises:
+            ConfigurationError: ``strategies`` does not say something that can be done.
+        """
+        try:
+            return RolloutStrategies.model_validate(self.strategies)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise ConfigurationError(f"strategies: {wrong}. See docs/failures.md.") from error
 
     def load_dataset(self, *, for_evaluation: bool = False) -> Any:
         """The dataset: the named one, or ``num_tasks`` rows of the prompt with seeds from 0.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -16,11 +17,19 @@ from typing import Any
 
 import anyio
 
-from openenv_trl.client import fetch_health, fetch_schema
+from openenv_trl.client import fetch_health, fetch_promises, fetch_schema
 from openenv_trl.errors import OpenEnvError
 from openenv_trl.providers import SessionPool
-from openenv_trl.rollout import RolloutEngine, RolloutLimits, SamplingParameters, Task, Trajectory
+from openenv_trl.rollout import (
+    RolloutEngine,
+    RolloutLimits,
+    RolloutStrategies,
+    SamplingParameters,
+    Task,
+    Trajectory,
+)
 from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings
+from openenv_trl.rollout.bias_report import BiasReport, bias_report
 from openenv_trl.rollout.first_error import first_error_alone
 from openenv_trl.rollout.metrics import rollout_metrics
 from openenv_trl.rollout.observer import RolloutObserver, observed
@@ -50,10 +59,12 @@ class BatchResult:
     Attributes:
         trajectories: One for each task, in the tasks' order.
         metrics: Numbers of the whole batch; those of an environment of several have ``<name>/`` before theirs.
+        report: What was kept and dropped, of all environments together.
     """
 
     trajectories: list[Trajectory]
     metrics: dict[str, float] = field(default_factory=dict[str, float])
+    report: BiasReport | None = None
 
 
 class EnvironmentSet:
@@ -65,6 +76,7 @@ class EnvironmentSet:
         sessions_per_server: For those that have none of their own.
         headers: For those that have none of their own.
         actions: For an environment that is the only one: how the model acts.
+        strategies: For those that have none of their own.
         batching: When a batch goes to the policy.
     """
 
@@ -76,6 +88,7 @@ class EnvironmentSet:
         sessions_per_server: int,
         headers: dict[str, str] | None = None,
         actions: Any = None,
+        strategies: RolloutStrategies | None = None,
         batching: BatchSettings | None = None,
     ) -> None:
         self._environments = {
@@ -85,6 +98,7 @@ class EnvironmentSet:
                     update={
                         "headers": headers if spec.headers is None else spec.headers,
                         "actions": actions if spec.actions is None else spec.actions,
+                        "strategies": spec.strategies or strategies,
                     }
                 ),
                 spec.limits or limits,
@@ -146,8 +160,10 @@ class EnvironmentSet:
                 tokenizer,
                 actions=spec.actions,
                 limits=limits,
+                strategies=spec.strategies,
                 max_concurrent_episodes=len(spec.base_urls) * environment.sessions_per_server,
                 fetch_schema=functools.partial(fetch_schema, headers=spec.headers),
+                fetch_promises=functools.partial(fetch_promises, headers=spec.headers),
                 chat_template_kwargs=template_kwargs,
             )
         self._engines_are_for = wanted
@@ -168,6 +184,8 @@ class EnvironmentSet:
             rows.setdefault(environment_of(task), []).append(row)
         shared = BatchedPolicy(policy, SamplingParameters(), self._batching)
         played: dict[int, Trajectory] = {}
+        left_out: list[Trajectory] = []
+        counts: Counter[str] = Counter()
         further = itertools.count(len(tasks))
 
         async def play(name: str) -> None:
@@ -178,6 +196,11 @@ class EnvironmentSet:
             for row, trajectory in zip(rows[name], await engine.run(own, shared, observer=part), strict=True):
                 trajectory.environment = name
                 played[row] = trajectory
+            if engine.last_report is not None:
+                for trajectory in engine.last_report.left_out:
+                    trajectory.environment = name
+                    left_out.append(trajectory)
+            counts.update(engine.counts)
 
         with observed(observer, len(tasks)), first_error_alone():
             async with anyio.create_task_group() as service:
@@ -192,7 +215,9 @@ class EnvironmentSet:
             if name != ALONE:
                 numbers = _numbers([played[row] for row in own_rows], None)
                 metrics |= {f"{name}/{key}": value for key, value in numbers.items()}
-        return BatchResult(trajectories, metrics)
+        report = bias_report(trajectories, left_out)
+        metrics |= report.metrics() | {key: float(count) for key, count in counts.items()}
+        return BatchResult(trajectories, metrics, report)
 
     async def server_states(self) -> str:
         """What each server says of itself at this moment, in words."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.rollout import RolloutLimits
+from openenv_trl.rollout import RolloutLimits, RolloutStrategies
 
 ENVIRONMENT_COLUMN = "environment"
 """The dataset column that says which environment of several a row is played in; it does not go to ``reset``."""
@@ -28,6 +28,8 @@ class EnvironmentSpec(BaseModel):
     """How the model's text becomes actions (an ``ActionInterface``); discovered from the environment if None."""
     limits: RolloutLimits | None = None
     """Turns, tokens and deadlines of its episodes."""
+    strategies: RolloutStrategies | None = None
+    """What is done when one of its episodes fails or is slow."""
     headers: dict[str, str] | None = None
     """HTTP headers of every connection."""
     sessions_per_server: int | None = Field(default=None, ge=1)

@@ -23,7 +23,15 @@ import anyio
 import anyio.from_thread
 
 from openenv_trl.errors import ConfigurationError, RolloutFailureError
-from openenv_trl.rollout import ActionInterface, RolloutEngine, RolloutLimits, Task, Trajectory, TrajectoryWriter
+from openenv_trl.rollout import (
+    ActionInterface,
+    RolloutEngine,
+    RolloutLimits,
+    RolloutStrategies,
+    Task,
+    Trajectory,
+    TrajectoryWriter,
+)
 from openenv_trl.rollout.observer import RolloutObserver
 from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.batch_tally import BatchTally
@@ -59,6 +67,7 @@ class EnvironmentRollout:
             server that allows fewer is learned from its refusals.
         limits: Turns, tokens and deadlines of an episode. Its ``max_completion_tokens`` is the trainer's
             ``max_completion_length`` where it is not set, and never more than that.
+        strategies: What is done when an episode fails or is slow; see ``docs/failures.md``.
         actions: How the model's text becomes actions: discovered from the environment (its tools, or one tool with the
             action's schema) if None. ``TextActions`` reads plain text instead.
         shared_randomness: What the generations of a prompt share: see `SharedRandomness`.
@@ -93,6 +102,7 @@ class EnvironmentRollout:
         *,
         sessions_per_server: int = 64,
         limits: RolloutLimits | None = None,
+        strategies: RolloutStrategies | None = None,
         actions: ActionInterface | None = None,
         shared_randomness: SharedRandomness | str = SharedRandomness.EPISODE,
         seed: int | None = None,
@@ -132,6 +142,7 @@ class EnvironmentRollout:
             sessions_per_server=sessions_per_server,
             headers=headers,
             actions=actions,
+            strategies=strategies,
         )
         self._trainer_state: Any = None
         self._portal: anyio.from_thread.BlockingPortal | None = None
