@@ -6,12 +6,14 @@ new ones are added, and `SCHEMA_VERSION` rises. Files without a column are read 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.json_text import json_text
 from openenv_trl.rollout.plain_text import encodable
+from openenv_trl.rollout.segments import Segment
 from openenv_trl.rollout.task import Task
 from openenv_trl.rollout.trajectory import EndReason, Trajectory, Turn
 from openenv_trl.wire import codec
@@ -37,6 +39,7 @@ class Column:
 
 _REWARDS = "list<struct<source: string, reward: double>>"  # no map: data sets and the hub's viewer know none
 _VERSIONS = "list<struct<start: int64, version: int64>>"
+_SEGMENTS = "list<struct<prompt_ids, completion_ids, mask, logprobs, versions>>"
 
 COLUMNS = (
     Column("schema_version", "int64", "Version of these columns."),
@@ -61,7 +64,8 @@ COLUMNS = (
     Column("mask", "list<int8>", "1 where the model sampled the id, 0 where the environment wrote it."),
     Column("logprobs", "list<double>", "The sampler's log-prob of each id, 0.0 where the mask is 0; null: not given."),
     Column("versions", _VERSIONS, "From which place in `completion_ids` on which weights sampled."),
-    Column("model_tokens", "int64", "Ids with mask 1."),
+    Column("earlier", _SEGMENTS, "Rows before the last one, where the model is not shown its earlier thoughts."),
+    Column("model_tokens", "int64", "Ids with mask 1, those of the earlier rows included."),
     Column("marks_broken", "int64", "Marks of control tokens in the environment's texts that were broken."),
     Column("base_url", "string", "The server of the last attempt."),
     Column("started_s", "double", "Seconds from the run's start to this episode's."),
@@ -84,6 +88,9 @@ def arrow_schema(arrow: Any) -> Any:
         arrow: The module ``pyarrow``, which is imported where trajectories are stored only.
     """
     text, whole, number = arrow.string(), arrow.int64(), arrow.float64()
+    versions = arrow.list_(arrow.struct([arrow.field("start", whole), arrow.field("version", whole)]))
+    ids, mask, logprobs = arrow.list_(whole), arrow.list_(arrow.int8()), arrow.list_(number)
+    segment = {"prompt_ids": ids, "completion_ids": ids, "mask": mask, "logprobs": logprobs, "versions": versions}
     kinds = {
         "json": text,
         "string": text,
@@ -91,11 +98,12 @@ def arrow_schema(arrow: Any) -> Any:
         "double": number,
         "bool": arrow.bool_(),
         "list<string>": arrow.list_(text),
-        "list<int64>": arrow.list_(whole),
-        "list<int8>": arrow.list_(arrow.int8()),
-        "list<double>": arrow.list_(number),
+        "list<int64>": ids,
+        "list<int8>": mask,
+        "list<double>": logprobs,
         _REWARDS: arrow.list_(arrow.struct([arrow.field("source", text), arrow.field("reward", number)])),
-        _VERSIONS: arrow.list_(arrow.struct([arrow.field("start", whole), arrow.field("version", whole)])),
+        _VERSIONS: versions,
+        _SEGMENTS: arrow.list_(arrow.struct([arrow.field(name, kind) for name, kind in segment.items()])),
     }
     return arrow.schema([arrow.field(column.name, kinds[column.kind]) for column in COLUMNS])
 
@@ -116,8 +124,9 @@ def row_of(trajectory: Trajectory) -> dict[str, Any]:
         "turns": json_text([_values(turn) for turn in trajectory.turns]),
         "turn_count": len(trajectory.turns),
         "messages": json_text(trajectory.messages),
-        "versions": [{"start": start, "version": version} for start, version in trajectory.versions],
-        "model_tokens": sum(trajectory.mask),
+        "versions": _spans(trajectory.versions),
+        "earlier": [_segment_values(segment) for segment in trajectory.earlier],
+        "model_tokens": sum(trajectory.mask) + sum(sum(segment.mask) for segment in trajectory.earlier),
         "generate_s": trajectory.generate_s,
         "environment_s": trajectory.environment_s,
     }
@@ -137,7 +146,9 @@ def trajectory_of(row: dict[str, Any]) -> Trajectory:
     if values.get("rewards") is not None:
         values["rewards"] = {each["source"]: each["reward"] for each in values["rewards"]}
     if values.get("versions") is not None:
-        values["versions"] = [(each["start"], each["version"]) for each in values["versions"]]
+        values["versions"] = _pairs(values["versions"])
+    if values.get("earlier") is not None:
+        values["earlier"] = [_segment(each) for each in values["earlier"]]
     values |= {
         "task": Task(**_known(codec.decode(row["task"]), Task)),
         "turns": [Turn(**_known(turn, Turn)) for turn in codec.decode(row["turns"])],
@@ -151,6 +162,29 @@ def trajectory_of(row: dict[str, Any]) -> Trajectory:
 
 
 _MAY_BE_NULL = ("logprobs", "error")
+
+
+def _spans(versions: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
+    return [{"start": start, "version": version} for start, version in versions]
+
+
+def _pairs(spans: Sequence[dict[str, int]]) -> list[tuple[int, int]]:
+    return [(span["start"], span["version"]) for span in spans]
+
+
+def _segment_values(segment: Segment) -> dict[str, Any]:
+    return {
+        "prompt_ids": segment.prompt_ids,
+        "completion_ids": segment.completion_ids,
+        "mask": segment.mask,
+        "logprobs": segment.logprobs,
+        "versions": _spans(segment.versions),
+    }
+
+
+def _segment(values: dict[str, Any]) -> Segment:
+    given: dict[str, Any] = {**values, "versions": _pairs(values["versions"])}
+    return Segment(**given)
 
 
 def _number(value: Any) -> float | None:

@@ -39,8 +39,8 @@ def rollout_metrics(
     rewards = [reward for trajectory in played if (reward := trajectory.reward) is not None]
     reasons = Counter(trajectory.end_reason for trajectory in trajectories)
     shown = [reason for reason in EndReason if reasons[reason] or not reason.is_failure]
-    model_tokens = sum(sum(trajectory.mask) for trajectory in played)
-    tokens = sum(len(trajectory.mask) for trajectory in played)
+    masks = [part.mask for trajectory in played for part in (trajectory, *trajectory.earlier)]
+    model_tokens, tokens = sum(map(sum, masks)), sum(map(len, masks))
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     invalid = sum(trajectory.invalid_actions for trajectory in trajectories)
     asked = sum(len(turn.actions) + len(turn.problems) for turn in turns)

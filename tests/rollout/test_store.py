@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import EndReason, Task, Trajectory, Turn, read_parquet, write_parquet
 from openenv_trl.rollout.columns import COLUMNS, SCHEMA_VERSION, arrow_schema
+from openenv_trl.rollout.segments import Segment
 from openenv_trl.rollout.trajectory_writer import TrajectoryWriter
 
 PROMPT = [{"role": "user", "content": "Play."}]
@@ -45,6 +47,7 @@ FULL: dict[str, Any] = {
     "environment": "blackjack",
     "rewards": {"environment": 1.0, "answer/format": None, "größe": -0.5},
     "failures": ["session_lost: gone", "step_timeout: slow"],
+    "earlier": [Segment([1], [2, 3], [1, 1], [-0.5, -1.5], [(0, 7)]), Segment([1, 2, 3], [9], [1], None)],
     "attempts": 3,
     "waiting_s": 0.25,
 }
@@ -155,6 +158,11 @@ def test_the_page_names_every_column_and_no_other() -> None:
     assert [row for row in table if row[0] in {c.name for c in COLUMNS}] == [(c.name, c.kind, c.says) for c in COLUMNS]
     assert {row[0] for row in table} == {column.name for column in COLUMNS}
     assert arrow_schema(arrow).names == [column.name for column in COLUMNS]
+
+
+def test_no_field_of_a_trajectory_is_lost() -> None:
+    not_stored = {"sampled"}  # fingerprints of the run that sampled, of no use afterwards
+    assert {field.name for field in fields(Trajectory)} - {column.name for column in COLUMNS} == not_stored
 
 
 def test_each_file_says_its_version(tmp_path: Path) -> None:
