@@ -90,7 +90,7 @@ def generate_through_a_shared_server(trainer: Any) -> VLLMServer:
     }.items():
         setattr(generation, name, value)
     trainer.use_vllm = trainer.args.use_vllm = True
-    trainer.args.vllm_mode = "server"
+    trainer.vllm_mode = trainer.args.vllm_mode = "server"
     trainer._last_loaded_step = -1
     trainer.vllm_importance_sampling_correction = False
     trainer.vllm_generation = generation
