@@ -55,13 +55,13 @@ def main() -> None:
 def measure(seed: int, folder: str, settings: list[str], episodes: int) -> dict[str, Any]:
     """One seed: before, training, after."""
     module = recipe("async_grpo")
-    from trl import ModelConfig, TrlParser
+    from trl import TrlParser
 
     from openenv_trl.training import WarmStartSettings, disable_progress_bars, open_servers, warm_start
 
-    parser = TrlParser((module.EnvironmentArguments, module.AsyncGRPOConfig, ModelConfig, module.InferenceArguments))
+    parser = TrlParser((module.EnvironmentArguments, module.AsyncGRPOConfig, module.InferenceArguments))
     model_path = f"{folder}/warm_start"
-    environment, training, model, inference = parser.parse_args_and_config(
+    environment, training, inference = parser.parse_args_and_config(
         [
             *("--config", str(CONFIG), "--seed", str(seed), "--output_dir", f"{folder}/grpo"),
             *("--model_name_or_path", model_path, "--weight_folder", f"{folder}/weights", *settings),
@@ -78,7 +78,7 @@ def measure(seed: int, folder: str, settings: list[str], episodes: int) -> dict[
         with timed(seconds, "evaluation_before"):
             before = evaluated("before", model_path, environment, limits, base_urls, seed, episodes)
     with timed(seconds, "grpo"):
-        groups = module.main(environment, training, model, inference)
+        groups = module.main(environment, training, inference)
     with open_servers(environment) as base_urls, timed(seconds, "evaluation_after"):
         after = evaluated("after", training.output_dir, environment, limits, base_urls, seed, episodes)
     log = json.loads(Path(training.output_dir, "trainer_state.json").read_text())["log_history"]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -23,7 +22,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
-from trl import ModelConfig, TrlParser, get_peft_config
+from trl import TrlParser
 
 from openenv_trl.rewards import environment_reward
 from openenv_trl.training import (
@@ -47,13 +46,8 @@ make_portable()  # before the trainer is imported: without CUDA it runs on plain
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
 
 
-def main(
-    environment: EnvironmentArguments,
-    training: AsyncGRPOConfig,
-    model_arguments: ModelConfig,
-    inference: InferenceArguments,
-) -> dict[str, Any]:
-    """Train, from the four groups of settings; what became of the groups, by name."""
+def main(environment: EnvironmentArguments, training: AsyncGRPOConfig, inference: InferenceArguments) -> dict[str, int]:
+    """Train, from the three groups of settings; what became of the groups, by name."""
     if training.disable_tqdm:
         disable_progress_bars()
     if training.use_cpu:
@@ -65,7 +59,7 @@ def main(
         limits = environment.limits(max_completion_tokens=training.max_completion_length)
 
         # The model. A tiny one is made where none is there: it speaks the protocol and plays at random.
-        model_path = model_arguments.model_name_or_path
+        model_path = inference.model_name_or_path
         if environment.tiny_policy and not Path(model_path, "config.json").exists():
             warm_start(
                 model_path,
@@ -75,7 +69,7 @@ def main(
                 limits=limits,
                 chat_template_kwargs=training.chat_template_kwargs,
             )
-        tokenizer = AutoTokenizer.from_pretrained(model_path, revision=model_arguments.model_revision)
+        tokenizer = AutoTokenizer.from_pretrained(model_path)
 
         with inference.server(model_path) as inference_url:
             # The rollouts: played in a thread, over the environment servers, while the trainer trains.
@@ -105,7 +99,6 @@ def main(
                 processing_class=tokenizer,
                 args=training,
                 train_dataset=dataset,
-                peft_config=get_peft_config(model_arguments),
                 rollout_worker=worker,
                 weight_transfer=transfer,
             )
@@ -119,9 +112,9 @@ def main(
         tokenizer.save_pretrained(training.output_dir)
         trainer.save_state()  # trainer_state.json: the log of every step
         print(f"Saved the model to {training.output_dir}")
-        return dict(worker.groups)
+        return worker.groups
 
 
 if __name__ == "__main__":
-    parser = TrlParser((EnvironmentArguments, AsyncGRPOConfig, ModelConfig, InferenceArguments))
+    parser = TrlParser((EnvironmentArguments, AsyncGRPOConfig, InferenceArguments))
     main(*parser.parse_args_and_config())

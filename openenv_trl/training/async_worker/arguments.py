@@ -1,6 +1,7 @@
-"""The settings of an asynchronous run that neither TRL nor the environment has: the inference server, and the scoring.
+"""The settings of an asynchronous run that neither TRL nor the environment has: model, inference server, scoring.
 
-Read beside ``EnvironmentArguments``, ``AsyncGRPOConfig`` and ``ModelConfig`` by TRL's parser.
+Read beside ``EnvironmentArguments`` and ``AsyncGRPOConfig`` by TRL's parser (TRL's ``ModelConfig`` cannot be: both have
+a ``dtype``).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ _POLICIES: dict[str, type[TokenServerPolicy]] = {"vllm": VllmPolicy, "sglang": S
 
 @dataclass
 class InferenceArguments:
-    """The inference server, and how groups are scored."""
+    """The model, the inference server that samples from it, and how groups are scored."""
 
+    model_name_or_path: str = field(metadata={"help": "Folder or hub name of the model."})
     inference_url: str | None = field(default=None, metadata={"help": "Address of a server that runs already."})
     inference_command: str | None = field(
         default=None, metadata={"help": "Command line that starts one, with {model} and {port}."}

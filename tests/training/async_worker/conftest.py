@@ -49,6 +49,14 @@ def inference_process(playing_policy_path: Path) -> Iterator[Any]:
         yield server
 
 
+@pytest.fixture
+def own_inference(playing_policy_path: Path) -> Iterator[Any]:
+    """An inference server of the test's own, which it may kill; ``policy()`` asks it."""
+    with inference_server.InferenceServer(playing_policy_path) as server:
+        server.policy = lambda: policy_of(server)
+        yield server
+
+
 @pytest.fixture(scope="session")
 def trial_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of `trial_environment`."""

@@ -16,7 +16,7 @@ from blackjack_env.server.blackjack_environment import BlackjackEnvironment
 from transformers import AutoModelForCausalLM
 
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
-from openenv_trl.rollout import SamplingParameters, Trajectory
+from openenv_trl.rollout import RolloutLimits, SamplingParameters, Trajectory, read_parquet
 from openenv_trl.training import EnvironmentRollout
 
 Take = Callable[..., list[Any]]
@@ -76,7 +76,6 @@ def test_columns_reach_reset_and_the_rewards_and_the_prompt_is_that_of_the_synch
     make_trainer: Any,
     blackjack_url: str,
     rows: Any,
-    playing_policy_path: Path,
     tokenizer: Any,
     tmp_path: Path,
 ) -> None:
@@ -88,14 +87,15 @@ def test_columns_reach_reset_and_the_rewards_and_the_prompt_is_that_of_the_synch
 
     worker = make_worker(dataset=rows(4), reward_funcs=remember)
     worker.start()
-    asynchronous = {row.group_id % 4: tokenizer.decode(prompt_ids(row)) for row in take(worker, 16)}
+    asynchronous: dict[int, str] = {}
+    while len(asynchronous) < 4:
+        asynchronous |= {row.group_id % 4: tokenizer.decode(prompt_ids(row)) for row in take(worker, 4)}
     assert all(in_reset == in_reward for in_reset, in_reward in seen)
     assert {seed for seed, _ in seen} == {0, 1, 2, 3}
 
-    from openenv_trl.rollout import read_parquet
-
     folder = tmp_path / "synchronous"
-    with EnvironmentRollout(blackjack_url, trajectory_dir=folder) as rollout:
+    limits = RolloutLimits(max_turns=1, max_new_tokens_per_turn=4)
+    with EnvironmentRollout(blackjack_url, trajectory_dir=folder, limits=limits) as rollout:
         trainer = make_trainer(rollout, rollout.prepare_dataset(rows(4)), max_steps=1, per_device_train_batch_size=16)
         trainer.processing_class.chat_template = tokenizer.chat_template
         trainer.train()
@@ -266,7 +266,7 @@ def test_nothing_is_left_when_the_worker_stops_and_it_can_start_again(
     worker.stop()
     worker.stop()
     until(lambda: set(threading.enumerate()) <= before, "all threads have ended")
-    until(lambda: sessions() == open_before, "all sessions are closed")
+    until(lambda: sessions() <= open_before, "all sessions are closed")
     assert worker.groups["inflight"] == 0
     with pytest.raises(RolloutFailureError, match="stopped"):
         worker.check_health(300.0)
@@ -277,8 +277,6 @@ def test_nothing_is_left_when_the_worker_stops_and_it_can_start_again(
 
 def test_servers_that_do_not_answer_are_told_at_the_start_and_leave_no_thread(make_worker: Any, until: Until) -> None:
     before = set(threading.enumerate())
-    from openenv_trl import RolloutLimits
-
     worker = make_worker("http://127.0.0.1:9", limits=RolloutLimits(connect_timeout_s=0.5))
     with pytest.raises((ConnectionFailedError, TimeoutError, OSError), match=r"127\.0\.0\.1:9"):
         worker.start()
