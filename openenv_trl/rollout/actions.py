@@ -16,7 +16,7 @@ from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.json_text import deeper_than
 from openenv_trl.rollout.task import Message
-from openenv_trl.rollout.tool_schema import argument_problem, random_arguments, tools_from_schema
+from openenv_trl.rollout.tool_schema import argument_problem, random_arguments, read_python_words, tools_from_schema
 from openenv_trl.types import Tool
 
 MAX_ARGUMENT_DEPTH = 64
@@ -205,6 +205,8 @@ class ToolActions:
         if tool is None:
             known = ", ".join(self._tools)
             return ToolCall(name, shown, None, f"Error: there is no tool '{name:.80}'. The tools are: {known}.")
+        if isinstance(arguments, dict):
+            arguments = shown = read_python_words(tool, shown)
         problem = argument_problem(tool, arguments)
         if problem is not None:
             return ToolCall(name, shown, None, f"Error: {problem}.")

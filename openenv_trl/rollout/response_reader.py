@@ -15,6 +15,8 @@ from openenv_trl.types import Tool
 
 Parser = Callable[[Sequence[int]], Any]
 
+_CALLS_TRIED = 4  # some templates write a value, such as Gemma's null, that their own parser does not take
+
 
 def find_parser(
     tokenizer: ChatTokenizer, *, header: str, definitions: list[Any] | None, is_needed: bool, way_out: str
@@ -58,27 +60,32 @@ def check_parser(
     """Read back one call that the chat template wrote: a response template of another model reads none.
 
     Raises:
-        ConfigurationError: It is not read back.
+        ConfigurationError: None of a few calls is read back.
     """
-    try:
-        arguments = random_arguments(tool, random.Random(0))
-        function = {"name": tool.name, "arguments": arguments}
-        calls = [{"type": "function", "function": function}]
-        ids = message_ids({"role": "assistant", "content": "", "tool_calls": calls})
-    except Exception:  # boundary: schemas are anyone's, and some templates begin messages otherwise
-        return  # so no call can be made up to try the parser with
-    cause: Exception | None = None
-    try:
-        found: Any = parse(ids)
-    except Exception as error:  # boundary: what a tokenizer's parser raises for odd text is known to nobody
-        found, cause = f"{type(error).__name__}: {error}", error
-    if not _holds_call(found, tool.name, arguments):
-        raise ConfigurationError(
-            "The tokenizer's response template does not read the tool calls that the chat template writes: of "
-            f"{decode(ids)!r:.200} it made {found!r:.200}. Set tokenizer.response_template to the one of this chat "
-            "template (trl.chat_template_utils.add_response_schema(tokenizer) sets it for many models)"
-            f"{way_out}."
-        ) from cause
+    told: tuple[list[int], Any, Exception | None] | None = None
+    for seed in range(_CALLS_TRIED):
+        try:
+            arguments = random_arguments(tool, random.Random(seed))
+            function = {"name": tool.name, "arguments": arguments}
+            calls = [{"type": "function", "function": function}]
+            ids = message_ids({"role": "assistant", "content": "", "tool_calls": calls})
+        except Exception:  # boundary: schemas are anyone's, and some templates begin messages otherwise
+            return  # so no call can be made up to try the parser with
+        cause: Exception | None = None
+        try:
+            found: Any = parse(ids)
+        except Exception as error:  # boundary: what a tokenizer's parser raises for odd text is known to nobody
+            found, cause = f"{type(error).__name__}: {error}", error
+        if _holds_call(found, tool.name, arguments):
+            return
+        told = told or (ids, found, cause)
+    assert told is not None
+    raise ConfigurationError(
+        "The tokenizer's response template does not read the tool calls that the chat template writes: of "
+        f"{decode(told[0])!r:.200} it made {told[1]!r:.200}. Set tokenizer.response_template to the one of this chat "
+        "template (trl.chat_template_utils.add_response_schema(tokenizer) sets it for many models)"
+        f"{way_out}."
+    ) from told[2]
 
 
 def _holds_call(message: Any, name: str, arguments: Mapping[str, Any]) -> bool:

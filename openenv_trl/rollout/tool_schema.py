@@ -28,6 +28,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 
+_PYTHON_WORDS = {"True": True, "False": False, "None": None}
+
 
 def tools_from_schema(action_schema: Schema, *, description: str = "Act in the environment.") -> list[Tool]:
     """One tool, named "act", whose arguments are the fields of an action (all but ``metadata``).
@@ -82,6 +84,25 @@ def argument_problem(tool: Tool, arguments: Any) -> str | None:
                 f"'{name}' of '{tool.name}' must be {_wanted(properties[name], tool.input_schema)}, not {value!r:.80}"
             )
     return None
+
+
+def read_python_words(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with Python's words for true, false and null read as what they say, where no text is asked for.
+
+    Some chat templates (LFM2's, Qwen3.5's) write them so, and response parsers then give them back as texts.
+    """
+    properties: Schema = tool.input_schema.get("properties") or {}
+
+    def read(name: str, value: Any) -> Any:
+        if not isinstance(value, str) or value not in _PYTHON_WORDS or name not in properties:
+            return value
+        meant = _PYTHON_WORDS[value]
+        schema: Schema = properties[name]
+        return (
+            meant if _fits(schema, meant, tool.input_schema) and not _fits(schema, value, tool.input_schema) else value
+        )
+
+    return {name: read(name, value) for name, value in arguments.items()}
 
 
 def random_arguments(tool: Tool, generator: random.Random) -> dict[str, Any]:
