@@ -34,18 +34,19 @@ class Measured:
     messages: int = 0
     changed: int = 0
     prompt_tokens: list[int] = field(default_factory=list)
-    drift: float = 0.0
+    drift: float | None = None
+    """What the engine counts; the other ways count nothing."""
 
     def figures(self) -> dict[str, float]:
         count = max(len(self.differences), 1)
-        return {
+        figures = {
             "mean_abs_logprob_difference": round(sum(self.differences) / count, 9),
             "max_abs_logprob_difference": round(max(self.differences, default=0.0), 9),
             "messages": self.messages,
             "messages_with_other_ids": self.changed,
             "prompt_tokens_mean": round(sum(self.prompt_tokens) / max(len(self.prompt_tokens), 1), 1),
-            "drift": self.drift,
         }
+        return figures if self.drift is None else {**figures, "drift": self.drift}
 
 
 class Sampler:
@@ -127,7 +128,7 @@ def ours(sampler: Sampler, turns: int, episodes: int) -> Measured:
         measured.differences += [abs(now - then) for now, then, is_sampled in sampled if is_sampled]
         measured.messages += turns
         measured.prompt_tokens.append(len(played.prompt_ids))
-        measured.drift += engine.metrics["drift"]
+        measured.drift = (measured.drift or 0.0) + engine.metrics["drift"]
     return measured
 
 
