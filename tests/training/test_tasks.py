@@ -9,7 +9,8 @@ import pytest
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import Task
 from openenv_trl.training.columns import attach_columns
-from openenv_trl.training.tasks import SharedRandomness, tasks_from_prompts, tasks_from_rows
+from openenv_trl.training.curriculum_settings import CurriculumLevel
+from openenv_trl.training.tasks import SharedRandomness, environment_of, tasks_from_prompts, tasks_from_rows
 
 PROMPT = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 
@@ -107,3 +108,35 @@ def test_rows_may_keep_their_seeds_once() -> None:
     made = tasks_from_rows(ROWS_TO_EVALUATE, 4, seeds=("evaluation", 0), keep_seeds=True)
     assert [task.reset["seed"] for task in made[:2]] == [1, 2]
     assert len({task.reset["seed"] for task in made}) == 4, "a row that is played again is not played alike"
+
+
+def test_a_group_is_played_at_one_level_in_every_process_and_its_arguments_come_before_the_rows() -> None:
+    levels = [CurriculumLevel(name=str(size), reset={"size": size}) for size in range(3)]
+
+    def choose(environment: str, draw: float) -> CurriculumLevel:
+        assert (environment, 0 <= draw < 1) == ("", True)
+        return levels[int(draw * 3)]
+
+    prompts = batch([{"size": 99, "seed": i} for i in range(12)], 4)
+    whole = tasks(prompts, SharedRandomness.NONE, level_for=choose)
+    groups = [{task.metadata["level"] for task in whole[i : i + 4]} for i in range(0, 48, 4)]
+    assert [len(group) for group in groups] == [1] * 12
+    assert len(set.union(*groups)) == 3, "and not all groups at the same"
+    assert all(str(task.reset["size"]) == task.metadata["level"] for task in whole)
+    parts = [
+        task
+        for rank in (0, 1)
+        for task in tasks(prompts[rank * 24 :][:24], SharedRandomness.NONE, level_for=choose, process_index=rank)
+    ]
+    assert [task.reset for task in parts] == [task.reset for task in whole]
+
+
+def test_the_environments_name_is_the_tasks_and_no_argument_of_reset() -> None:
+    prompts = batch([{"environment": "balls", "seed": 1}], 4)
+    several = tasks(prompts, SharedRandomness.EPISODE, environments=["cards", "balls"])
+    assert {environment_of(task) for task in several} == {"balls"}
+    assert all("environment" not in task.reset for task in several)
+    alone = tasks(prompts, SharedRandomness.EPISODE)
+    assert {(environment_of(task), task.reset["environment"]) for task in alone} == {("", "balls")}, "a column as any"
+    with pytest.raises(ConfigurationError, match="'dice'"):
+        tasks(batch([{"environment": "dice"}], 4), SharedRandomness.EPISODE, environments=["cards", "balls"])

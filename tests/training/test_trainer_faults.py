@@ -139,6 +139,22 @@ def test_an_episode_without_a_token_is_one_masked_token(make_trainer: MakeTraine
     assert (columns["prompt_ids"], columns["completion_ids"], columns["env_mask"]) == ([[7]], [[7]], [[0]])
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"completion_ids": [[]], "env_mask": [[]], "logprobs": None}, "no token"),
+        ({"prompt_ids": [[]]}, "no token"),
+        ({"env_mask": [[2]]}, "of 0 and 1"),
+        ({"logprobs": [[0.0, 0.0]]}, "as many"),
+    ],
+)
+def test_rows_that_nothing_could_be_learned_from_rightly_are_refused(change: dict[str, Any], words: str) -> None:
+    sound = {"prompt_ids": [[1]], "completion_ids": [[2]], "env_mask": [[1]], "logprobs": [[0.0]]}
+    check_columns(sound, 1)
+    with pytest.raises(ProtocolError, match=words):
+        check_columns({**sound, **change}, 1)
+
+
 def test_log_probs_are_there_for_a_trainer_that_reads_them_also_where_no_episode_has_any() -> None:
     failed = Trajectory(Task([{"role": "user", "content": "x"}]), [1], [], [], None, [], EndReason.CONNECT_FAILED)
     assert trajectories_to_rows([failed], fallback_id=7)["logprobs"] is None
