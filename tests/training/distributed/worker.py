@@ -40,9 +40,10 @@ class VLLMServer:
         self.widths: list[int] = []
         self._tokenizer = tokenizer
 
-    def generate(self, prompts: list[list[int]], **_: Any) -> dict[str, Any]:
-        self.widths.append(len(prompts))
-        replies = [self._tokenizer.encode(self._reply(self._tokenizer.decode(ids))) for ids in prompts]
+    def generate(self, prompts: list[list[int]], n: int = 1, **_: Any) -> dict[str, Any]:
+        self.widths.append(len(prompts) * n)
+        each = [self._tokenizer.encode(self._reply(self._tokenizer.decode(ids))) for ids in prompts]
+        replies = [list(ids) for ids in each for _ in range(n)]
         return {
             "prompt_ids": prompts,
             "completion_ids": replies,
