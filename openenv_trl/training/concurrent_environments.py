@@ -1,8 +1,8 @@
 """Environments side by side under TRL's ``GRPOTrainer``, whose loop calls them one after another.
 
-The loop is TRL's own, unchanged; what it is about to call is known a moment before. When the rows of a batch are known,
-all resets are started; when the turns of the model are known, all tool calls are. The loop's own calls then take what
-was started, and wait for the slowest only.
+The loop is TRL's own, unchanged. When the rows of a batch are known, all resets are started; when the loop calls the
+first tool of a turn, it has read the turns of all rollouts, and all their tool calls are started. The loop's own calls
+then take what was started, and wait for the slowest only.
 
 Where an episode is over, its rollout leaves the loop at once: no answer is appended that would only make the model
 write on, and no turn is generated for it. Its row then ends as the model ended it.
@@ -13,24 +13,26 @@ write on, and no turn is generated for it. Its row then ends as the model ended 
 # (torch, transformers and trl are typed in part only; the methods overridden are private)
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout.json_text import json_text
+from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.environment_class import FactoryEnvironment
 from openenv_trl.training.environment_factory import EnvironmentFactory
 from openenv_trl.training.generation import trainer_lockstep
-from openenv_trl.training.rollout_func import BatchNames
 from openenv_trl.training.start_checks import check_environment_training, template_error
 from openenv_trl.training.tasks import derive_seed
 from openenv_trl.training.trl_version import check_trl_version
-from openenv_trl.training.turn_replay import TurnReplay, context_length
 
 _Trainer: Any = Any if TYPE_CHECKING else object
 
 logger = logging.getLogger(__name__)
+
+_CACHED_SUFFIXES = 8192
 
 
 class ConcurrentEnvironments(_Trainer):
@@ -45,13 +47,14 @@ class ConcurrentEnvironments(_Trainer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         check_trl_version()
-        self._replay: TurnReplay | None = None
+        self._loop: _Loop | None = None
+        self._suffixes: dict[tuple[tuple[str, str], ...], list[int]] = {}
         self._batch_names = BatchNames()
         try:
             super().__init__(*arguments, **named)
         except ValueError as error:
             raise template_error(error) or error from None
-        self._parse_takes_tools = "tools" in inspect.signature(_parse_response()).parameters
+        self._context_length = context_length(self)
         for factory in self._factories():
             try:
                 kwargs = getattr(self, "chat_template_kwargs", None)
@@ -69,51 +72,82 @@ class ConcurrentEnvironments(_Trainer):
                 factory.rest()
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        if self._factories():
-            self._start_resets(inputs)
-            self._replay = TurnReplay(self.max_completion_length, context_length(self))
+        for factory in self._factories():
+            factory.before_call(self._start_calls)
+        self._start_resets(inputs)
         try:
             return super()._generate_and_score_completions(inputs)
         finally:
-            self._replay = None
+            self._loop = None
+            for factory in self._factories():
+                factory.before_call(None)
             self._log_environments()
 
+    def _tokenize_prompts(self, prompts: list[Any]) -> Any:
+        """As TRL's, which renders each prompt by itself: those of a group are one, where they are alike."""
+        tokenize = super()._tokenize_prompts
+        if not self._factories() or self._is_vlm:
+            return tokenize(prompts)
+        names = self._batch_environments
+        keys = [json_text([name, prompt]) for name, prompt in zip(names, prompts, strict=True)]
+        first: dict[str, int] = {}
+        for at, key in enumerate(keys):
+            first.setdefault(key, at)
+        order = sorted(first.values())
+        self._batch_environments = [names[index] for index in order]
+        try:
+            ids, images, fields = tokenize([prompts[index] for index in order])
+        finally:
+            self._batch_environments = names
+        if images is not None or fields:
+            return tokenize(prompts)
+        rendered = dict(zip(order, ids, strict=True))
+        return [list(rendered[first[key]]) for key in keys], None, {}
+
+    def _tool_call_loop(
+        self,
+        prompts: list[Any],
+        prompt_ids: list[list[int]],
+        completion_ids: list[list[int]],
+        completions: list[list[dict[str, Any]]],
+        *arguments: Any,
+        **named: Any,
+    ) -> Any:
+        if self._factories():
+            self._loop = _Loop(prompt_ids, completion_ids, completions, [0] * len(completions))
+        return super()._tool_call_loop(prompts, prompt_ids, completion_ids, completions, *arguments, **named)
+
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
-        replay = self._replay
-        row = None if replay is None else replay.answering
-        if replay is None or row is None:
-            return super()._get_tool_suffix_ids(tool_messages)
-        ids: list[int] = [] if self._leaves_when_over(row) else super()._get_tool_suffix_ids(tool_messages)
-        replay.answered(ids)
-        return ids
+        render = super()._get_tool_suffix_ids
+        if self._loop is None:
+            return render(tool_messages)
+        if self._leaves_when_over(self._loop.row_of(tool_messages[-1])):
+            return LeavingIds()
+        contents = [message["content"] for message in tool_messages]
+        if not all(isinstance(content, str) for content in contents):
+            return render(tool_messages)
+        key = tuple((message["name"], message["content"]) for message in tool_messages)
+        if key not in self._suffixes:
+            if len(self._suffixes) >= _CACHED_SUFFIXES:
+                self._suffixes.clear()
+            self._suffixes[key] = render(tool_messages)
+        return list(self._suffixes[key])
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, multimodal_fields: Any, *arguments: Any, **named: Any
     ) -> tuple[list[list[int]], Any]:
+        going = [at for at, ids in enumerate(prompt_ids) if not isinstance(ids, LeavingIds)]
         generate = super()._generate_single_turn
-        replay = self._replay
-        rows = None if replay is None else replay.rows_of(prompt_ids)
-        if replay is None or rows is None:
-            if replay is not None:
-                logger.warning("The trainer's loop was lost track of; its environments are called one by one.")
-                self._replay = None
+        if len(going) == len(prompt_ids):
             return generate(prompt_ids, images, multimodal_fields, *arguments, **named)
-        over = {at for at, row in enumerate(rows) if replay.turns >= 0 and self._leaves_when_over(row)}
-        going = [at for at in range(len(rows)) if at not in over]
-        ids: list[list[int]] = [[] for _ in rows]
-        logprobs: Any = None
+        ids: list[list[int]] = [[] for _ in prompt_ids]
+        logprobs: list[list[float]] = [[] for _ in prompt_ids]  # read only where earlier turns had some
         if going:
-            chosen = prompt_ids if not over else [prompt_ids[at] for at in going]
+            chosen = [prompt_ids[at] for at in going]
             new, new_logprobs = generate(chosen, images, multimodal_fields, *arguments, **named)
-            for at, each in zip(going, new, strict=True):
-                ids[at] = each
-            if new_logprobs is not None:
-                logprobs = [[] for _ in rows]
-                for at, each in zip(going, new_logprobs, strict=True):
-                    logprobs[at] = each
-        else:
-            logprobs = [[] for _ in rows]  # read only where earlier turns had some
-        self._start_calls(replay, rows, prompt_ids, replay.completed(rows, ids))
+            for index, at in enumerate(going):
+                ids[at] = new[index]
+                logprobs[at] = [] if new_logprobs is None else new_logprobs[index]
         return ids, logprobs
 
     def _factories(self) -> list[EnvironmentFactory]:
@@ -153,35 +187,29 @@ class ConcurrentEnvironments(_Trainer):
             for (environment, row, _), begun in zip(resets, made._reset_soon(resets), strict=True):
                 environment._expect_reset(row, begun)
 
-    def _start_calls(
-        self, replay: TurnReplay, rows: Sequence[int], prompts: list[list[int]], turns: list[list[int]]
-    ) -> None:
-        """Read the turns as TRL is about to, and start what they call."""
-        parse = _parse_response()
-        if not _has_parser(self._tokenizer):
+    def _start_calls(self) -> None:
+        """TRL calls the first tool of a turn, and has read the turns of all rollouts by then: start all their calls."""
+        loop = self._loop
+        if loop is None:
             return
-        calling: list[int] = []
         jobs: dict[Any, list[Any]] = {}
-        for row, prompt, ids in zip(rows, prompts, turns, strict=True):
-            if not ids:
-                continue
-            tools = {"tools": self._env_tools[self._batch_environments[row]]} if self._parse_takes_tools else {}
-            calls = parse(self._tokenizer, ids, prefix=prompt, **tools).get("tool_calls")
-            if not calls:
-                continue
-            calling.append(row)
+        for row, functions in loop.new_calls():
             environment = self.environments[row]
-            if replay.turns >= self.max_tool_calling_iterations or not isinstance(environment, FactoryEnvironment):
+            if not isinstance(environment, FactoryEnvironment):
                 continue
-            if not replay.has_room(row):
+            if not self._has_room(loop, row):
                 environment._have_no_room()
                 continue
-            known = environment._call_soon([each["function"] for each in calls if each.get("type") == "function"])
-            if known is not None:
-                jobs.setdefault(environment._sessions, []).append(known)
-        replay.calls_in(calling)
+            job = environment._call_soon(functions)
+            if job is not None:
+                jobs.setdefault(environment._sessions, []).append(job)
         for sessions, each in jobs.items():
             sessions.submit(each)
+
+    def _has_room(self, loop: _Loop, row: int) -> bool:
+        """Whether one token more fits. Where none does, TRL drops whatever the tools answer."""
+        written = len(loop.completion_ids[row])
+        return written < self.max_completion_length and len(loop.prompt_ids[row]) + written + 1 < self._context_length
 
     def _log_environments(self) -> None:
         several = len(self._factories()) > 1
@@ -192,12 +220,61 @@ class ConcurrentEnvironments(_Trainer):
                 metrics[f"{prefix}/{name}"].append(value)
 
 
-def _parse_response() -> Any:
-    """The function that TRL's loop reads turns with: what it makes of them must be the same here."""
-    from trl.trainer import grpo_trainer
+class LeavingIds(list[int]):
+    """The context of a rollout that leaves the loop. What is put before it stays one.
 
-    return grpo_trainer.parse_response
+    TRL adds the ids of the answers to those of the context, and hands the sum over to be continued.
+    """
+
+    def __radd__(self, context: list[int]) -> LeavingIds:
+        return LeavingIds([*context, *self])
 
 
-def _has_parser(tokenizer: Any) -> bool:
-    return any(getattr(tokenizer, name, None) is not None for name in ("response_template", "response_schema"))
+@dataclass
+class _Loop:
+    """The lists that TRL's tool loop works on, and changes as it goes; one entry a rollout.
+
+    Attributes:
+        prompt_ids: The prompts.
+        completion_ids: What came after them: the model's ids and the environment's.
+        completions: The same as messages.
+        seen: How many of a rollout's messages were looked at for calls.
+    """
+
+    prompt_ids: list[list[int]]
+    completion_ids: list[list[int]]
+    completions: list[list[dict[str, Any]]]
+    seen: list[int]
+    _at: int = 0
+
+    def new_calls(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """The rollouts whose last message holds tool calls that were not looked at, with these."""
+        for row, messages in enumerate(self.completions):
+            if len(messages) <= self.seen[row]:
+                continue  # also where TRL took back what did not fit, and the calls before it are the last again
+            self.seen[row] = len(messages)
+            calls = messages[-1].get("tool_calls") or []
+            functions = [call["function"] for call in calls if call.get("type") == "function"]
+            if functions:
+                yield row, functions
+
+    def row_of(self, message: dict[str, Any]) -> int:
+        """Whose last message this is. TRL asks in the order of the rows."""
+        count = len(self.completions)
+        for step in range(count):
+            row = (self._at + step) % count
+            if self.completions[row][-1] is message:
+                self._at = row + 1
+                return row
+        raise ConfigurationError(
+            "TRL's tool loop renders a message that no rollout ends with. Is it of another version?"
+        )
+
+
+def context_length(trainer: Any) -> int:
+    """Tokens that a trainer's generation takes, prompt and completion together, as its loop asks for it."""
+    if trainer.use_vllm and trainer.vllm_mode == "colocate":
+        return int(trainer.vllm_generation.llm.llm_engine.model_config.max_model_len)
+    config = trainer.model.config
+    config = config.text_config if getattr(trainer, "_is_vlm", False) else config
+    return int(config.max_position_embeddings)

@@ -17,8 +17,10 @@ import anyio.to_thread
 
 from openenv_trl.errors import ConfigurationError, RolloutFailureError
 from openenv_trl.rollout.trajectory import EndReason
+from openenv_trl.training.batch_tally import BatchTally
 from openenv_trl.training.environment_sessions import EnvironmentSessions
 from openenv_trl.training.episode_progress import EpisodeProgress
+from openenv_trl.training.skipped_steps import SkippedSteps, Verdict
 
 if TYPE_CHECKING:
     from openenv_trl.training.environment_class import FactoryEnvironment
@@ -37,7 +39,7 @@ class EnvironmentBatch:
         score: Rewards an episode; the sum of the environment's own rewards if None.
         score_timeout_s: Seconds for it.
         unfinished: Added to the environment's rewards where the model left the episode without an end.
-        max_failed_fraction: Raise when more than this part of a batch failed, from 0 to 1.
+        skipped: Decides about batches of which much failed.
         capacity: Sessions that the servers allow; None if it is not known.
     """
 
@@ -48,14 +50,14 @@ class EnvironmentBatch:
         score: Score | None = None,
         score_timeout_s: float = 60.0,
         unfinished: float = 0.0,
-        max_failed_fraction: float = 0.5,
+        skipped: SkippedSteps,
         capacity: int | None = None,
     ) -> None:
         self._sessions = sessions
         self._score = score
         self._score_timeout_s = score_timeout_s
         self._unfinished = unfinished
-        self._max_failed_fraction = max_failed_fraction
+        self._skipped = skipped
         self._capacity = capacity
         self._size = 0
         self._playing: dict[FactoryEnvironment, None] = {}
@@ -64,6 +66,8 @@ class EnvironmentBatch:
         self._has_warned = False
         self.metrics: dict[str, float] = {}
         """The last batch's numbers."""
+        self.start_calls: Callable[[], None] | None = None
+        """Starts the calls of all rollouts, where the trainer's loop makes the first of them."""
         self._is_reported = True
 
     def take_metrics(self) -> dict[str, float]:
@@ -94,7 +98,7 @@ class EnvironmentBatch:
         """The reward of one episode; the first call scores the whole batch.
 
         Raises:
-            RolloutFailureError: More of it failed than was allowed.
+            RolloutFailureError: Too many batches in a row failed.
         """
         if not self._is_scored:
             self._finish()
@@ -104,10 +108,11 @@ class EnvironmentBatch:
         self._is_scored = True
         environments = list(self._playing)
         futures = self._sessions.submit([self._ending(environment) for environment in environments])
-        self._rewards = {e: future.result() for e, future in zip(environments, futures, strict=True)}
+        rewards = [future.result() for future in futures]
         played = [environment._progress for environment in environments]  # pyright: ignore[reportPrivateUsage]
         self.metrics, self._is_reported = batch_metrics(played), False
-        check_failures(played, self._max_failed_fraction, self._sessions.base_urls)
+        if judge(played, self._skipped, self._sessions.base_urls):
+            self._rewards = dict(zip(environments, rewards, strict=True))
 
     def _ending(self, environment: FactoryEnvironment) -> Callable[[], Awaitable[float | None]]:
         episode = environment._episode  # pyright: ignore[reportPrivateUsage]
@@ -165,24 +170,22 @@ def batch_metrics(played: list[EpisodeProgress]) -> dict[str, float]:
     }
 
 
-def check_failures(played: list[EpisodeProgress], most: float, base_urls: list[str]) -> None:
-    """Stop where too much of a batch failed for its result to mean anything.
+def judge(played: list[EpisodeProgress], skipped: SkippedSteps, base_urls: list[str]) -> bool:
+    """Whether a batch is to be learned from, and what there is to say of it.
 
     Raises:
-        RolloutFailureError: More than ``most`` of it did.
+        RolloutFailureError: Too many batches in a row were not.
     """
-    failed = [p for p in played if p.has_failed]
-    if len(failed) > most * len(played):
-        reasons = sorted({f"{p.end_reason.value}: {p.error}" for p in failed if p.end_reason is not None})
-        raise RolloutFailureError(
-            f"{len(failed)} of {len(played)} episodes failed after all tries, more than max_failed_fraction={most}. "
-            f"The reasons: {'; '.join(reasons[:5])}. Look at the servers' logs ({', '.join(base_urls)}), or allow "
-            "more failures."
-        )
-    if failed:
-        logger.warning(
-            "%d of %d episodes failed and are left out: %s", len(failed), len(played), failed[0].error or "no reason"
-        )
+    failed = [p for p in played if p.has_failed and p.end_reason is not None]
+    reasons = Counter(p.end_reason.value for p in failed if p.end_reason is not None)
+    examples = {p.end_reason.value: (p.error or "")[:300] for p in failed if p.end_reason is not None}
+    decision = skipped.decide(BatchTally(len(played), dict(reasons), examples))
+    text = f"{decision.message} Look at the servers' logs ({', '.join(base_urls)})."
+    if decision.verdict is Verdict.STOP:
+        raise RolloutFailureError(text)
+    if decision.message:
+        logger.warning(text)
+    return decision.verdict is Verdict.TRAIN
 
 
 def too_few_sessions(wanted: int, capacity: int, sessions: EnvironmentSessions) -> str:

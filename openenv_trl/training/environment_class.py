@@ -70,7 +70,7 @@ class FactoryEnvironment:
         """The reward of the episode, now that the model calls no more; None where there is nothing to learn from.
 
         Raises:
-            RolloutFailureError: More of the batch failed than was allowed.
+            RolloutFailureError: Too many batches in a row failed.
             ConfigurationError: A mistake of the user's was found while the model was playing.
         """
         self._sessions.raise_mistake()
@@ -104,9 +104,12 @@ class FactoryEnvironment:
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
         """A tool is called by the trainer's loop."""
+        answer = self._calls.take(name, arguments)
+        if answer is None and self._batch.start_calls is not None:
+            self._batch.start_calls()
+            answer = self._calls.take(name, arguments)
         if self._has_no_room:
             return OVER_TEXT
-        answer = self._calls.take(name, arguments)
         if answer is None:
             self._forget_calls()
             answer = self._sessions.submit([_acting(self._episode, name, arguments)])[0]

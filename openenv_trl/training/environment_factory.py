@@ -9,7 +9,7 @@ With TRL's own trainer these calls are made one after another. `EnvironmentGRPOT
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -21,6 +21,7 @@ from openenv_trl.training.action_tools import ActionTools
 from openenv_trl.training.environment_batch import EnvironmentBatch, Score
 from openenv_trl.training.environment_class import FactoryEnvironment, environment_class
 from openenv_trl.training.environment_sessions import EnvironmentSessions, Servers, SessionSettings
+from openenv_trl.training.skipped_steps import SkippedSteps
 from openenv_trl.training.trl_version import check_trl_version
 
 
@@ -55,6 +56,10 @@ class EnvironmentFactory:
     def metrics(self) -> dict[str, float]:
         """The last batch's numbers: share of failed episodes, mean steps, seconds in the environment, ..."""
         return self._batch.metrics
+
+    def before_call(self, start: Callable[[], None] | None) -> None:
+        """What is called where a trainer calls a tool that was not started: it may start it, and others."""
+        self._batch.start_calls = start
 
     def take_metrics(self) -> dict[str, float]:
         """The last batch's numbers, once: empty until another batch has ended."""
@@ -128,7 +133,8 @@ def make_environment_factory(
     unfinished: float = 0.0,
     score: Score | None = None,
     score_timeout_s: float = 60.0,
-    max_failed_fraction: float = 0.5,
+    max_failed_fraction: float = 1.0,
+    max_skipped_steps: int = 3,
     tokenizer: Any = None,
     headers: Mapping[str, str] | None = None,
 ) -> EnvironmentFactory:
@@ -151,7 +157,9 @@ def make_environment_factory(
         score: The reward of an episode, from its `EpisodeProgress`, sync or async; all of a batch side by side. The
             sum of the environment's own rewards if None. Where it raises or is late, the episode is left out.
         score_timeout_s: Seconds for ``score``.
-        max_failed_fraction: Raise when more than this part of a batch failed after all tries, from 0 to 1.
+        max_failed_fraction: Learn nothing from a batch of which more than this part failed after all tries, from 0 to
+            1; nor from one of which all did. Failed episodes are otherwise left out alone.
+        max_skipped_steps: Such batches in a row that are passed over; one more ends the training, with the reasons.
         tokenizer: The model's. With it, no text of the environment becomes a control token, and the chat template is
             checked at once. `EnvironmentGRPOTrainer` passes its own.
         headers: HTTP headers of every connection, such as an authorization.
@@ -171,8 +179,7 @@ def make_environment_factory(
         ...     trainer.train()
     """
     check_trl_version()
-    if not 0.0 <= max_failed_fraction <= 1.0:
-        raise ConfigurationError(f"max_failed_fraction={max_failed_fraction} must lie between 0 and 1.")
+    skipped = SkippedSteps(max_failed_fraction=max_failed_fraction, max_skipped_steps=max_skipped_steps)
     if not name.isidentifier():
         raise ConfigurationError(f"name={name!r} must be a Python identifier: it becomes the name of a class.")
     settings = SessionSettings(sessions_per_server, limits or RolloutLimits(), headers)
@@ -184,7 +191,7 @@ def make_environment_factory(
             score=score,
             score_timeout_s=score_timeout_s,
             unfinished=unfinished,
-            max_failed_fraction=max_failed_fraction,
+            skipped=skipped,
             capacity=capacity,
         )
         if not sessions.tools.tools:

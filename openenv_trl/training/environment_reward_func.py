@@ -15,10 +15,11 @@ from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.training.action_tools import ActionTools
 from openenv_trl.training.completion_actions import CalledTool, ParseActions, TextAction, actions_in
-from openenv_trl.training.environment_batch import batch_metrics, check_failures
+from openenv_trl.training.environment_batch import batch_metrics, judge
 from openenv_trl.training.environment_episode import EnvironmentEpisode
 from openenv_trl.training.environment_sessions import EnvironmentSessions, Servers, SessionSettings
 from openenv_trl.training.episode_progress import EpisodeProgress
+from openenv_trl.training.skipped_steps import SkippedSteps
 
 _NOT_COLUMNS = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
 
@@ -32,7 +33,7 @@ class EnvironmentRewardFunction:
         parse: Reads actions in text.
         columns: The dataset's columns that go to ``reset``; all if None.
         invalid_action_reward: The reward of what could not be done.
-        max_failed_fraction: Raise when more than this part of a batch failed.
+        skipped: Decides about batches of which much failed.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class EnvironmentRewardFunction:
         parse: ParseActions | None,
         columns: Sequence[str] | None,
         invalid_action_reward: float | None,
-        max_failed_fraction: float,
+        skipped: SkippedSteps,
     ) -> None:
         self.__name__ = name
         self.sessions = sessions
@@ -52,7 +53,7 @@ class EnvironmentRewardFunction:
         self._parse = parse
         self._columns = columns
         self._invalid_action_reward = invalid_action_reward
-        self._max_failed_fraction = max_failed_fraction
+        self._skipped = skipped
 
     async def __call__(self, *, completions: Sequence[Any], **named: Any) -> list[float | None]:
         """The reward of each completion, as TRL asks for it.
@@ -66,7 +67,7 @@ class EnvironmentRewardFunction:
 
         Raises:
             ConfigurationError: Something of the user's that cannot work: the message says what to change.
-            RolloutFailureError: More of the batch failed than was allowed.
+            RolloutFailureError: Too many batches in a row failed.
         """
         rows = self._rows(len(completions), named)
         actions = [actions_in(completion, self._parse) for completion in completions]
@@ -76,8 +77,8 @@ class EnvironmentRewardFunction:
         self.sessions.raise_mistake()
         rewards = [self._reward(progress) for progress in played]
         self._report(played, named)
-        check_failures(played, self._max_failed_fraction, self.sessions.base_urls)
-        return rewards
+        is_sound = judge(list(played), self._skipped, self.sessions.base_urls)
+        return rewards if is_sound else [None] * len(rewards)
 
     def rest(self) -> None:
         """Close all sessions until the next batch, which opens new ones."""
@@ -150,7 +151,8 @@ def environment_reward_func(
     sessions_per_server: int = 64,
     limits: RolloutLimits | None = None,
     tools: ActionTools | None = None,
-    max_failed_fraction: float = 0.5,
+    max_failed_fraction: float = 1.0,
+    max_skipped_steps: int = 3,
     headers: Mapping[str, str] | None = None,
 ) -> EnvironmentRewardFunction:
     """Make a reward function that executes completions in an environment: ``GRPOTrainer(reward_funcs=[...])``.
@@ -170,7 +172,9 @@ def environment_reward_func(
         sessions_per_server: Sessions to hold open on each server at most.
         limits: Deadlines of each phase, and tries.
         tools: What the model can call; asked of the server if None.
-        max_failed_fraction: Raise when more than this part of a batch failed after all tries, from 0 to 1.
+        max_failed_fraction: Learn nothing from a batch of which more than this part failed after all tries, from 0 to
+            1; nor from one of which all did. Failed episodes are otherwise left out alone.
+        max_skipped_steps: Such batches in a row that are passed over; one more ends the training, with the reasons.
         headers: HTTP headers of every connection, such as an authorization.
 
     Returns:
@@ -184,8 +188,7 @@ def environment_reward_func(
         >>> with environment_reward_func("http://localhost:8000", parse=lambda text: {"code": text}) as reward:
         ...     GRPOTrainer(model=model, reward_funcs=[reward], train_dataset=dataset).train()
     """
-    if not 0.0 <= max_failed_fraction <= 1.0:
-        raise ConfigurationError(f"max_failed_fraction={max_failed_fraction} must lie between 0 and 1.")
+    skipped = SkippedSteps(max_failed_fraction=max_failed_fraction, max_skipped_steps=max_skipped_steps)
     if parse is not None and tools is None:
         tools = ActionTools.of_text()
     settings = SessionSettings(sessions_per_server, limits or RolloutLimits(), headers)
@@ -195,7 +198,7 @@ def environment_reward_func(
         parse=parse,
         columns=columns,
         invalid_action_reward=invalid_action_reward,
-        max_failed_fraction=max_failed_fraction,
+        skipped=skipped,
     )
 
 

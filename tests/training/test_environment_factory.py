@@ -57,7 +57,7 @@ def test_only_the_environments_tools_can_be_called(play: Play, obedient: Make, k
 
 @BOTH
 def test_results_are_json_and_never_a_repr(play: Play, obedient: Make, kind: Any) -> None:
-    played = play(kind, obedient(max_failed_fraction=1), rows(), lambda turn, _: "" if turn else call("look"))
+    played = play(kind, obedient(), rows(), lambda turn, _: "" if turn else call("look"))
     for [answer] in played.answers:
         assert json.loads(answer) == {"cells": [1, 0], "mine": True, "yours": None, "mark": "it's"}
 
@@ -139,9 +139,10 @@ def test_a_reset_that_fails_for_good_leaves_the_row_unscored(play: Play, obedien
 
 
 @BOTH
-def test_a_batch_that_failed_stops_training_and_says_why(play: Play, obedient: Make, kind: Any) -> None:
-    with pytest.raises(RolloutFailureError, match=r"8 of 8 episodes failed.*the deck is missing"):
-        play(kind, obedient(), rows(way="raises"), call("move", number=9))
+def test_failed_batches_are_passed_over_and_then_stop_training(play: Play, obedient: Make, kind: Any) -> None:
+    factory = obedient(max_skipped_steps=1)
+    with pytest.raises(RolloutFailureError, match=r"8 of 8 episodes failed.*the deck is missing.*2 steps in a row"):
+        play(kind, factory, rows(way="raises"), call("move", number=9), args={"max_steps": 4})
 
 
 @BOTH
@@ -155,7 +156,7 @@ def test_sessions_that_others_hold_leave_rows_unscored_and_do_not_add_up_their_w
     play: Play, narrow_url: str
 ) -> None:
     limits = LIMITS.model_copy(update={"connect_timeout_s": 1.0})
-    with make_environment_factory(narrow_url, limits=limits, max_failed_fraction=1.0) as factory:
+    with make_environment_factory(narrow_url, limits=limits) as factory:
         factory._batch._capacity = factory.capacity = None  # as with a server that does not tell
         played = play(GRPOTrainer, factory, rows(), call("move", number=9))
         assert factory.metrics["failed/capacity"] == 7.0

@@ -9,6 +9,7 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
+from openenv_trl.training import environment_class
 from openenv_trl.training.environment_class import FactoryEnvironment
 from openenv_trl.training.environment_trainer import EnvironmentGRPOTrainer
 
@@ -55,30 +56,35 @@ def test_rewards_are_those_of_the_serial_loop_also_where_answers_do_not_fit(
 
     rewards: list[Any] = []
     for kind in (GRPOTrainer, EnvironmentGRPOTrainer):
-        factory = obedient(max_failed_fraction=1)
+        factory = obedient()
         played = play(kind, factory, rows(), say, args={"max_completion_length": length})
         rewards.append((played.log["rewards/environment_reward/mean"], played.batches[0]["advantages"].tolist()))
         if kind is EnvironmentGRPOTrainer:
-            assert played.trainer._replay is None
+            assert played.trainer._loop is None
             assert factory.metrics["failed_fraction"] == 0.0
     assert rewards[0] == rewards[1]
 
 
-def test_every_call_was_started_before_the_loop_made_it(
-    play: Play, obedient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[bool] = []
-    original = FactoryEnvironment._call
-
-    def watched(environment: FactoryEnvironment, name: str, arguments: dict[str, Any]) -> str:
-        found.append(len(environment._calls) > 0)
-        return original(environment, name, arguments)
-
-    monkeypatch.setattr(FactoryEnvironment, "_call", watched)
+def test_no_call_is_made_by_itself(play: Play, obedient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[str] = []
+    monkeypatch.setattr(environment_class, "_acting", lambda *_: alone.append("called"))
     played = play(EnvironmentGRPOTrainer, obedient(), rows(), lambda turn, _: call("move", number=1 if turn < 3 else 9))
-    assert len(found) == 8 * 4
-    assert all(found)
+    assert alone == []
+    assert played.log["rewards/environment_reward/mean"] == 12.0
     assert played.generated == [8] * 4
+
+
+def test_unknown_tools_beside_the_environments_keep_the_order(play: Play, obedient: Make) -> None:
+    def say(turn: int, text: str) -> str:
+        if turn == 0:
+            return call("fold") if "Seed 0" in text else call("fold") + "\n" + call("move", number=2)
+        return call("move", number=9)
+
+    played = play(EnvironmentGRPOTrainer, obedient(), rows(), say)
+    for answers, prompt in zip(played.answers, played.prompts, strict=True):
+        expected = ["fold", "Moved 9"] if "Seed 0" in prompt else ["fold", "Moved 2", "Moved 9"]
+        assert [word in answer for word, answer in zip(expected, answers, strict=True)] == [True] * len(expected)
+    assert played.log["rewards/environment_reward/mean"] == 10.0
 
 
 def test_no_call_is_made_for_the_last_turn_that_trl_does_not_execute(play: Play, obedient: Make) -> None:
@@ -92,10 +98,10 @@ def test_no_call_is_made_for_the_last_turn_that_trl_does_not_execute(play: Play,
 
 def test_a_call_that_cannot_be_answered_never_reaches_the_environment(play: Play, obedient: Make) -> None:
     said = call("move", number=1)
-    factory = obedient(max_failed_fraction=1)
+    factory = obedient()
     played = play(EnvironmentGRPOTrainer, factory, rows(), said, args={"max_completion_length": 400})
     length = len(played.tokenizer.encode(said + "<|im_end|>"))
-    factory = obedient(max_failed_fraction=1, unfinished=-1.0)
+    factory = obedient(unfinished=-1.0)
     full = play(EnvironmentGRPOTrainer, factory, rows(), said, args={"max_completion_length": length})
     assert factory.metrics["steps"] == 0.0
     assert full.log["rewards/environment_reward/mean"] == -1.0

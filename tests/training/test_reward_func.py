@@ -126,7 +126,7 @@ def test_a_reset_that_raises_once_is_tried_again(
 
 def test_a_batch_that_failed_stops_training_and_says_why(reward: Callable[..., Rewarded], obedient_url: str) -> None:
     with (
-        environment_reward_func(obedient_url, limits=LIMITS) as function,
+        environment_reward_func(obedient_url, limits=LIMITS, max_skipped_steps=0) as function,
         pytest.raises(RolloutFailureError, match="the deck is missing"),
     ):
         reward(function, rows(way="raises"), call("move", number=2))
