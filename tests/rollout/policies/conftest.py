@@ -50,8 +50,11 @@ def served_tokenizer(model_path: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def running_server(model_path: Path) -> Iterator[Any]:
-    with inference_server.InferenceServer(model_path) as server:
-        yield server
+    server = inference_server.InferenceServer(model_path)
+    try:
+        yield server.start(timeout_s=400)
+    finally:
+        server.kill()
 
 
 @pytest.fixture
@@ -65,8 +68,11 @@ def server(running_server: Any) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def raw_server(model_path: Path) -> Iterator[Any]:
     """One whose log-probs are of the raw logits, as vLLM's are by default."""
-    with inference_server.InferenceServer(model_path, "--logprobs-mode", "raw_logprobs") as server:
-        yield server
+    server = inference_server.InferenceServer(model_path, "--logprobs-mode", "raw_logprobs")
+    try:
+        yield server.start(timeout_s=400)
+    finally:
+        server.kill()
 
 
 @pytest.fixture

@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.rollout import Completion, FailedCompletion, SamplingParameters
+from openenv_trl.rollout import (
+    Completion,
+    FailedCompletion,
+    RolloutEngine,
+    RolloutLimits,
+    SamplingParameters,
+    TextActions,
+)
 from openenv_trl.rollout.policies import (
     EndpointSettings,
     LlamaCppPolicy,
@@ -191,3 +198,27 @@ async def test_256_prompts_at_once_are_all_completed_over_kept_connections(
         for _ in range(2):
             found = await policy.generate((prompts * 86)[:256], SamplingParameters(max_new_tokens=2))
             assert len(completed(found)) == 256
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_engines_trajectories_hold_what_the_server_sampled_in_the_context_that_is_trained_on(
+    server: Any, model: Any, served_tokenizer: Any, make_engine: Any, tasks: Any, kind: Any
+) -> None:
+    _, pool = make_engine()
+    actions = TextActions(lambda text: {"said": text})
+    limits = RolloutLimits(max_new_tokens_per_turn=12, max_completion_tokens=200)
+    engine = RolloutEngine(pool, served_tokenizer, actions=actions, limits=limits)
+    before = server.numbers()
+    found = await engine.run(tasks(24), kind(server.url, seed=9, version=5))
+    assert server.numbers()["tokens"] - before["tokens"] == sum(sum(one.mask) for one in found)
+    assert server.numbers()["largest_batch"] > 1, "all episodes ask at once, and the server makes batches"
+    assert not any(one.end_reason.is_failure for one in found)
+    for one in found:
+        assert one.versions == [(0, 5)]
+        assert one.logprobs is not None
+        with torch.inference_mode():
+            logits = model(torch.tensor([one.prompt_ids + one.completion_ids])).logits[0, len(one.prompt_ids) - 1 : -1]
+        ids = torch.tensor(one.completion_ids).unsqueeze(1)
+        expected = logits.log_softmax(-1).gather(1, ids).squeeze(1).tolist()
+        for ours, forward, sampled in zip(one.logprobs, expected, one.mask, strict=True):
+            assert ours == pytest.approx(forward if sampled else 0.0, abs=2e-4)

@@ -114,8 +114,9 @@ def test_what_is_sampled_is_never_impossible(
 
 def test_tokens_are_as_frequent_as_they_are_likely() -> None:
     probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
-    rows = 20000
-    sampler = RowSampler(0, [1] * rows, SamplingParameters(), list(range(rows)), with_logprobs=False)
+    rows = 5000
+    torch.manual_seed(0)
+    sampler = RowSampler(0, [1] * rows, SamplingParameters(), [None] * rows, with_logprobs=False)
     chosen = sampler(torch.zeros(rows, 0), probabilities.log().repeat(rows, 1)).argmax(-1)
     found = torch.bincount(chosen, minlength=4) / rows
-    assert torch.allclose(found, probabilities, atol=0.015)
+    assert torch.allclose(found, probabilities, atol=0.03)
