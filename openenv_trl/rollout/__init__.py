@@ -18,9 +18,21 @@ from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics
 from openenv_trl.rollout.observation import observation_text
 from openenv_trl.rollout.observer import Observers, Phase, RolloutObserver
-from openenv_trl.rollout.policy import Completion, FailedCompletion, Policy, SamplingParameters
+from openenv_trl.rollout.policy import (
+    Completion,
+    FailedCompletion,
+    MessagePolicy,
+    Policy,
+    Reply,
+    SamplingParameters,
+)
 from openenv_trl.rollout.replay import Difference, Replay, ReplayOutcome, replay_all
-from openenv_trl.rollout.scripted import RandomActionPolicy, ScriptedPolicy
+from openenv_trl.rollout.scripted import (
+    RandomActionPolicy,
+    RandomMessagePolicy,
+    ScriptedMessagePolicy,
+    ScriptedPolicy,
+)
 from openenv_trl.rollout.store import read_parquet, write_parquet
 from openenv_trl.rollout.strategies import (
     CutStragglers,
@@ -55,6 +67,7 @@ __all__ = [
     "Heard",
     "HedgeSlowCalls",
     "Message",
+    "MessagePolicy",
     "NoOverSampling",
     "NoRefill",
     "NoRetry",
@@ -64,9 +77,11 @@ __all__ = [
     "Phase",
     "Policy",
     "RandomActionPolicy",
+    "RandomMessagePolicy",
     "RefillGroups",
     "Replay",
     "ReplayOutcome",
+    "Reply",
     "RetryWithBackOff",
     "RolloutEngine",
     "RolloutLimits",
@@ -74,6 +89,7 @@ __all__ = [
     "RolloutStrategies",
     "SamplingParameters",
     "ScaleRewards",
+    "ScriptedMessagePolicy",
     "ScriptedPolicy",
     "Task",
     "TextActions",
