@@ -17,8 +17,11 @@ def disable_progress_bars() -> None:
     datasets.disable_progress_bars()
 
 
+_SHARE = "rollout/time_share/"
+
+
 class RolloutProgress(TrainerCallback):
-    """Prints the step, the mean reward, how episodes ended, and the time left.
+    """Prints the step, the mean reward, how episodes ended, the phase that takes most of their time, and the time left.
 
     Args:
         every: Steps between two lines.
@@ -53,5 +56,9 @@ class RolloutProgress(TrainerCallback):
             value = logs.get(name)
             if value is not None:
                 parts.append(f"{label} {float(value):.3f}")
+        shares = {name.rpartition("/")[2]: float(logs[name]) for name in logs if name.startswith(_SHARE)}
+        if any(shares.values()):
+            slowest = max(shares, key=shares.__getitem__)
+            parts.append(f"most time in {slowest} ({shares[slowest]:.0%})")
         parts.append(f"{elapsed / max(step, 1):.2f} s/step, {left / 60:.1f} min left")
         print("  ".join(parts), flush=True)

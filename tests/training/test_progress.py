@@ -28,3 +28,12 @@ def test_a_line_is_printed_for_every_tenth_step(capsys: pytest.CaptureFixture[st
 def test_steps_without_a_reward_delay_a_line_and_lose_none(capsys: pytest.CaptureFixture[str]) -> None:
     # A batch learned from in four steps: its reward comes with the first of them.
     assert told_steps(capsys, reward_every=4, steps=40) == [1, 13, 21, 33]
+
+
+def test_the_slowest_phase_of_the_episodes_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = RolloutProgress()
+    arguments, control = GRPOConfig(use_cpu=True, bf16=False, report_to="none"), TrainerControl()
+    shares = {"waiting": 0.1, "reset": 0.0, "generating": 0.3, "stepping": 0.55, "other": 0.05}
+    logs = {"reward": 0.5} | {f"rollout/time_share/{phase}": share for phase, share in shares.items()}
+    progress.on_log(arguments, TrainerState(global_step=1, max_steps=2), control, logs=logs)
+    assert "most time in stepping (55%)" in capsys.readouterr().out
