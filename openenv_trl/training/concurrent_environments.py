@@ -88,15 +88,16 @@ class ConcurrentEnvironments(_Trainer):
         tokenize = super()._tokenize_prompts
         if not self._factories() or self._is_vlm:
             return tokenize(prompts)
-        names = self._batch_environments
+        names: list[Any] = self._batch_environments
         keys = [json_text([name, prompt]) for name, prompt in zip(names, prompts, strict=True)]
         first: dict[str, int] = {}
         for at, key in enumerate(keys):
             first.setdefault(key, at)
         order = sorted(first.values())
-        self._batch_environments = [names[index] for index in order]
+        shown: list[Any] = [names[at] for at in order]
+        self._batch_environments = shown
         try:
-            ids, images, fields = tokenize([prompts[index] for index in order])
+            ids, images, fields = tokenize([prompts[at] for at in order])
         finally:
             self._batch_environments = names
         if images is not None or fields:
