@@ -88,14 +88,13 @@ class ConcurrentEnvironments(_Trainer):
         tokenize = super()._tokenize_prompts
         if not self._factories() or self._is_vlm:
             return tokenize(prompts)
-        names: list[Any] = self._batch_environments
+        names = list(self._batch_environments)
         keys = [json_text([name, prompt]) for name, prompt in zip(names, prompts, strict=True)]
         first: dict[str, int] = {}
         for at, key in enumerate(keys):
             first.setdefault(key, at)
         order = sorted(first.values())
-        shown: list[Any] = [names[at] for at in order]
-        self._batch_environments = shown
+        self._batch_environments = [names[at] for at in order]
         try:
             ids, images, fields = tokenize([prompts[at] for at in order])
         finally:
