@@ -8,13 +8,13 @@ shares with another.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import Task
+from openenv_trl.rollout.seeds import derive_seed
 from openenv_trl.training.columns import attach_columns, detach_columns
 from openenv_trl.training.curriculum_settings import CurriculumLevel
 from openenv_trl.training.environments import ALONE, ENVIRONMENT_COLUMN
@@ -34,12 +34,6 @@ class SharedRandomness(str, Enum):
     this keeps groups comparable and still lets their rewards differ."""
     NONE = "none"
     """Nothing: every generation gets a ``seed`` of its own, and so a task of its own, unless other columns fix it."""
-
-
-def derive_seed(*parts: object) -> int:
-    """A seed of 53 bits from any values, the same in every process and Python version."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 11
 
 
 def tasks_from_rows(rows: Any, count: int, *, seeds: tuple[object, ...], keep_seeds: bool = False) -> list[Task]:
@@ -141,7 +135,8 @@ def check_environment(name: Any, environments: Collection[str]) -> str:
     known = ", ".join(repr(each) for each in environments)
     what = "names no environment" if name is None else f"names the environment {name!r}, which is not there"
     raise ConfigurationError(
-        f"A row of the dataset {what}: its column '{ENVIRONMENT_COLUMN}' must be one of {known}. mix_datasets writes it."
+        f"A row of the dataset {what}: its column '{ENVIRONMENT_COLUMN}' must be one of {known} (mix_datasets writes "
+        "it)."
     )
 
 
