@@ -352,3 +352,17 @@ async def test_a_real_server_plays_real_turns_in_messages(
     assert not any(trajectory.token_exact for trajectory in found)
     with_tools = await engine(limits={"max_new_tokens_per_turn": 24}).run(tasks(2), policy)
     assert not any(trajectory.end_reason.is_failure for trajectory in with_tools), with_tools
+
+
+async def test_a_proxy_of_the_environment_is_used_and_its_exceptions_are_kept_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with endpoint(reply({"content": "a"})) as (url, asked):
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        policy = ChatPolicy("http://models.example/v1", "m", settings=QUICK)
+        async with policy.opened():
+            assert isinstance(await policy.respond(USER, [], SamplingParameters()), Reply)
+        assert asked[0][0][0] == "POST http://models.example/v1/chat/completions HTTP/1.1"
+        assert isinstance(await ChatPolicy(url, "m", settings=QUICK).respond(USER, [], SamplingParameters()), Reply)
+        assert asked[1][0][0] == "POST /v1/chat/completions HTTP/1.1"
