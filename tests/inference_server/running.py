@@ -60,7 +60,7 @@ class InferenceServer:
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, *, wait: bool = True, timeout_s: float = 120.0) -> InferenceServer:
+    def start(self, *, wait: bool = True, timeout_s: float = 240.0) -> InferenceServer:
         """Start the process; with ``wait`` return when it takes requests."""
         self._port = self._port or _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -71,7 +71,7 @@ class InferenceServer:
             self.wait(timeout_s)
         return self
 
-    def wait(self, timeout_s: float = 120.0) -> None:
+    def wait(self, timeout_s: float = 240.0) -> None:
         """Return when the server takes requests."""
         assert self._process is not None
         deadline = time.monotonic() + timeout_s
