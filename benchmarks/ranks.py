@@ -30,7 +30,7 @@ from openenv_trl.types import Tool
 
 WORKER = Path(__file__).parents[1] / "tests" / "training" / "distributed" / "worker.py"
 COLLECTIVE_TIMEOUT_S = 40
-PATIENCE_S = 200
+PATIENCE_S = 400
 
 
 def run_once(loop: str, rounds: list[int], url: str, model: Path) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Ranks:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=250,
+            timeout=280,
             check=False,
         )
 
