@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openenv_trl.rollout import EndReason, Task, Trajectory, Turn
@@ -85,6 +85,7 @@ def test_a_run_that_lost_nothing_says_so() -> None:
     assert report.metrics()["dropped/fraction"] == 0.0
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(EndReason), st.integers(0, 5), st.sampled_from(["a", "b", None])), max_size=9)
 )

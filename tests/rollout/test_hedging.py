@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError, ProtocolError
@@ -201,6 +201,7 @@ async def test_what_declares_itself_repeatable_is_hedged(make_engine: Any, say: 
 ENDINGS = st.sampled_from([Outcome(result=1), Outcome(error=ActionValidationError("no")), Outcome(error=OSError())])
 
 
+@settings(deadline=None)
 @given(first=ENDINGS, second=ENDINGS, second_is_quicker=st.booleans(), hedged=st.booleans())
 def test_a_race_is_decided_once_by_the_first_answer(
     first: Outcome, second: Outcome, second_is_quicker: bool, hedged: bool

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openenv_trl.rollout import EndReason, NoOverSampling, NoRefill, OverSampleGroups, RefillGroups, Task
@@ -46,6 +46,7 @@ def played(roster: Roster, generator: random.Random) -> tuple[dict[int, EndReaso
     return ends, settled
 
 
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 5), min_size=1, max_size=4),
     extra=st.integers(0, 3),

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -31,6 +31,7 @@ def test_a_pause_doubles_up_to_its_longest_and_is_shortened_by_chance() -> None:
     assert retry.pause_s(EndReason.SESSION_LOST, 2, LIMITS, 1.0) == 1.0
 
 
+@settings(deadline=None)
 @given(attempts=st.integers(1, 10_000), chance=st.floats(0, 1), jitter=st.floats(0, 1), longest=st.floats(0, 100))
 def test_no_pause_is_negative_or_longer_than_the_longest(
     attempts: int, chance: float, jitter: float, longest: float
@@ -100,6 +101,7 @@ def test_a_grace_in_seconds_is_as_long_as_it_says() -> None:
     assert watch.ended(0, 100.0) == {1: 107.0}
 
 
+@settings(deadline=None)
 @given(
     count=st.integers(2, 40),
     fraction=st.floats(0.01, 0.99),
