@@ -23,8 +23,8 @@ $(VENV)/.train: pyproject.toml environments/blackjack_env/pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[train]" --editable environments/blackjack_env
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.train
-	$(BIN)/python -m pip install --quiet --editable ".[train,dev]"
+$(VENV)/.dev: $(VENV)/.train environments/openspiel_env/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[train,dev]" --editable environments/openspiel_env
 	touch $@
 
 quickstart: $(VENV)/.train
