@@ -41,6 +41,10 @@ def rollout_metrics(
     shown = [reason for reason in EndReason if reasons[reason] or not reason.is_failure]
     masks = [part.mask for trajectory in played for part in (trajectory, *trajectory.earlier)]
     model_tokens, tokens = sum(map(sum, masks)), sum(map(len, masks))
+    # Of a policy in messages there are no ids, and what it wrote is known from its own count.
+    unmasked = [turn for trajectory in played if not trajectory.token_exact for turn in trajectory.turns]
+    told = sum(turn.completion_tokens for turn in unmasked)
+    model_tokens, tokens = model_tokens + told, tokens + told
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     invalid = sum(trajectory.invalid_actions for trajectory in trajectories)
     asked = sum(len(turn.actions) + len(turn.problems) for turn in turns)

@@ -31,7 +31,7 @@ class Segment:
     mask: list[int] = field(default_factory=list[int])
     logprobs: list[float] | None = field(default_factory=list[float])
     versions: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    sampled: list[SampledTurn] = field(default_factory=list[SampledTurn])
+    sampled: list[SampledTurn] = field(default_factory=list[SampledTurn], compare=False)
 
     @property
     def drift(self) -> int:

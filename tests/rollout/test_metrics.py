@@ -130,3 +130,10 @@ def test_every_number_of_a_run_is_in_the_table_and_the_other_way_round(make_engi
     only_hostile = {"dropped/<reason>", "dropped/turns_ratio", "dropped/tokens_ratio", "dropped/seconds_ratio"}
     expected = only_hostile | {"hedge_mismatches"} if ways == "hedged" else only_hedged
     assert absent == expected | {"dropped/fraction/<environment>"}, "no word without a number"
+
+
+def test_the_tokens_of_a_policy_in_messages_are_those_that_it_told() -> None:
+    said = make(turn("hit", completion_tokens=7), turn("stand", completion_tokens=4), token_exact=False)
+    said.completion_ids, said.mask = [], []
+    numbers = rollout_metrics([said])
+    assert (numbers["model_tokens"], numbers["environment_tokens"]) == (11.0, 0.0)

@@ -1,0 +1,9 @@
+"""What the tests of the package and of its environments share."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says something about the machine and its other work, and nothing about a promise.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
