@@ -19,7 +19,7 @@ from openenv_trl.types import Tool
 
 PROMPT = [{"role": "user", "content": "Play blackjack."}]
 MOVES: tuple[Literal["hit"], Literal["stand"]] = ("hit", "stand")
-_GAMES, _STEPS, _BATCH = 256, 50, 24
+_GAMES, _STEPS, _BATCH = 256, 80, 32
 
 
 def make_playing_policy(path: Path) -> Path:
