@@ -13,6 +13,7 @@ from typing import cast
 
 from openenv_trl.environment import prepare
 from openenv_trl.errors import EnvironmentFactoryError
+from openenv_trl.server.call_failure import ENDS_PROGRAMS
 from openenv_trl.server.execution import Executor, Placement, placement_of
 from openenv_trl.server.hooks import (
     AnyEnvironment,
@@ -108,7 +109,7 @@ class EnvironmentBuilder:
             environment = self._factory()
             prepare(environment, self.mode, self._execution)
             return environment
-        except (Exception, SystemExit) as error:  # boundary: a constructor may raise anything
+        except (Exception, *ENDS_PROGRAMS) as error:  # boundary: a constructor may raise anything
             logger.exception("The environment factory '%s' raised", self.name)
             raise EnvironmentFactoryError(self.name) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import current_task
 
 from pydantic import BaseModel
 
@@ -14,6 +15,23 @@ from openenv_trl.errors import (
 )
 
 logger = logging.getLogger("openenv_trl.server")
+
+ENDS_PROGRAMS = (SystemExit, KeyboardInterrupt)
+"""What ends a program where it is not caught. An interrupt comes to a server as a signal: where a call raises one, it is
+the environment's."""
+
+
+def is_of_environment(error: BaseException) -> bool:
+    """Whether an error that came out of a call is for its environment to answer for.
+
+    The other ones are those of the server itself: a cancelled task, a coroutine that is closed when the loop has ended.
+    """
+    if isinstance(error, GeneratorExit):
+        try:
+            return current_task() is not None
+        except RuntimeError:
+            return False
+    return isinstance(error, (Exception, *ENDS_PROGRAMS))
 
 
 def failure_of(error: BaseException, where: str, call: str, session_id: str, about: dict[str, str]) -> Exception:

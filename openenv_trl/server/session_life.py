@@ -25,7 +25,14 @@ from openenv_trl.errors import (
     OpenEnvError,
     SessionLostError,
 )
-from openenv_trl.server.call_failure import deadline_passed, failure_of, not_begun, unexpected
+from openenv_trl.server.call_failure import (
+    ENDS_PROGRAMS,
+    deadline_passed,
+    failure_of,
+    is_of_environment,
+    not_begun,
+    unexpected,
+)
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.hooks import AnyEnvironment, Hooks
 from openenv_trl.server.logs import about
@@ -338,7 +345,7 @@ class SessionLife:
         if isinstance(error, WorkerDiedError):
             self.session.lose(SessionEnd.WORKER_DIED, str(error))
             return "lost", self.session.lost(call) or error
-        if not isinstance(error, Exception) and not isinstance(error, SystemExit):
+        if not is_of_environment(error):
             return "error", error
         if isinstance(error, ActionValidationError) and (call == "step" or tool):
             return "invalid", error
@@ -365,7 +372,7 @@ class SessionLife:
                         result = await call.future
                     if inspect.isawaitable(result):
                         await result
-        except (Exception, SystemExit):  # boundary: a session ends, however badly its environment does
+        except (Exception, *ENDS_PROGRAMS):  # boundary: a session ends, however badly its environment does
             text = "close of %s raised; its session %s ended"
             logger.exception(text, self._name, self.session_id, extra=self.about("close"))
         finally:

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 
 from openenv_trl.errors import EnvironmentExecutionError
+from openenv_trl.server.call_failure import ENDS_PROGRAMS
 from openenv_trl.server.thread_budget import ThreadBudget
 
 logger = logging.getLogger("openenv_trl.server")
@@ -107,8 +108,8 @@ class ThreadCall(Generic[Value]):
         begin = time.perf_counter()  # here, as a busy event loop must not pass for a long call
         try:
             self.value = self._context.run(self._function, *self._args, **self._kwargs)
-        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-            # A future cannot carry the first; on the event loop the others would end the server.
+        except (StopIteration, GeneratorExit, *ENDS_PROGRAMS) as error:
+            # A future cannot carry the first; on the event loop the others would end the server, or its task unheard.
             self.error = EnvironmentExecutionError(f"the environment raised {type(error).__name__}")
             self.error.__cause__ = error
         except BaseException as error:

@@ -48,7 +48,7 @@ def run_code(code: str, callables: dict[str, Callable[..., Any]], *, execution: 
     names: dict[str, Any] = dict(callables)
     try:
         exec(compile(code, "<code of the agent>", "exec"), names)
-    except (Exception, SystemExit) as error:  # boundary: the agent's code
+    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # boundary: the agent's code
         return Observation(reward=0.0, metadata={"error": f"{type(error).__name__}: {error}"})
     return Observation(reward=0.0, metadata={"result": names.get("result")})
 

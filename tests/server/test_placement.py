@@ -161,27 +161,42 @@ async def test_a_call_whose_hook_does_not_suspend_does_not_suspend_either() -> N
 
 
 class Leaving(Telling):
+    error: type[BaseException] = SystemExit
+
     def step(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
-        raise SystemExit(3)
+        raise self.error("left")
 
 
-@pytest.mark.parametrize("execution", ["loop", "thread", "auto"])
-async def test_an_environment_that_exits_does_not_end_the_server(execution: Execution) -> None:
-    host = _host(Leaving, execution)
+class LeavingAsync(TellingAsync):
+    error: type[BaseException] = SystemExit
+
+    async def step_async(self, action: Action, timeout_s: float | None = None, **kwargs: Any) -> Observation:
+        await anyio.lowlevel.checkpoint()
+        raise self.error("left")
+
+
+@pytest.mark.parametrize("execution", ["loop", "thread", "auto", "async"])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_an_environment_that_exits_does_not_end_the_server(execution: Any, error: type[BaseException]) -> None:
+    leaving = LeavingAsync if execution == "async" else Leaving
+    host = _host(type("Leaving", (leaving,), {"error": error}), "auto" if execution == "async" else execution)
     async with host.running(), host.session() as hosted:
-        with pytest.raises(EnvironmentExecutionError, match=r"SystemExit|^3$"):
+        with pytest.raises(EnvironmentExecutionError, match=rf"{error.__name__}|^left$"):
             await hosted.step({})
         await hosted.reset({})
 
 
 class Broken(Telling):
+    error: type[BaseException] = SystemExit
+
     def __init__(self) -> None:
-        raise SystemExit("no licence")
+        raise self.error("no licence")
 
 
 @pytest.mark.parametrize("execution", ["loop", "thread", "auto"])
-async def test_a_factory_that_exits_is_a_factory_that_failed(execution: Execution) -> None:
-    host = _host(Broken, execution)
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+async def test_a_factory_that_exits_is_a_factory_that_failed(execution: Execution, error: type[BaseException]) -> None:
+    host = _host(type("Broken", (Broken,), {"error": error}), execution)
     async with host.running():
         with pytest.raises(EnvironmentFactoryError):
             await host.open()
