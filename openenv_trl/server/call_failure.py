@@ -17,8 +17,8 @@ from openenv_trl.errors import (
 logger = logging.getLogger("openenv_trl.server")
 
 ENDS_PROGRAMS = (SystemExit, KeyboardInterrupt)
-"""What ends a program where it is not caught. An interrupt comes to a server as a signal: where a call raises one, it is
-the environment's."""
+"""What ends a program where it is not caught. An interrupt comes to a server as a signal: one raised in a call is the
+environment's."""
 
 
 def is_of_environment(error: BaseException) -> bool:
