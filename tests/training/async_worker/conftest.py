@@ -138,7 +138,7 @@ def make_worker(inference: Any, blackjack_url: str, tokenizer: Any, rows: Callab
 
 def policy_of(inference: Any, **settings: Any) -> VllmPolicy:
     endpoint = EndpointSettings(**{"away_timeout_s": 0.2, "backoff_s": 0.02, "backoff_max_s": 0.05, **settings})
-    return VllmPolicy(inference.url, settings=endpoint)
+    return VllmPolicy(inference.url, logprobs_mode="processed", settings=endpoint)
 
 
 @pytest.fixture
