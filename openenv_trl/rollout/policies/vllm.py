@@ -78,8 +78,8 @@ class VllmPolicy(TokenServerPolicy):
                     await self._ask_model()
                 self._model_known = True
             if self._must_probe(sampling):
-                self._probed = True
                 self.logprobs_mode = await self._find_logprobs_mode(list(prompt))
+                self._probed = True  # only now: those that ask meanwhile wait for what is found
 
     def _must_probe(self, sampling: SamplingParameters) -> bool:
         return transforms(sampling) and self.logprobs_mode is None and not self._probed
