@@ -24,7 +24,6 @@ from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from trl import TrlParser
 
-from openenv_trl.rewards import environment_reward
 from openenv_trl.training import (
     EnvironmentArguments,
     RolloutProgress,
@@ -81,7 +80,7 @@ def main(environment: EnvironmentArguments, training: AsyncGRPOConfig, inference
                 tokenizer=tokenizer,
                 dataset=dataset,
                 policy=inference.policy(inference_url),
-                reward_funcs=[environment_reward(unfinished=environment.unfinished_reward)],
+                reward_funcs=[environment.reward_function()],
                 on_group=trajectory_files(folder) if environment.save_trajectories else None,
                 changes={
                     "shared_randomness": environment.shared_randomness,

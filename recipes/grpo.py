@@ -22,7 +22,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config, get_quantization_config
 
-from openenv_trl.rewards import environment_reward
 from openenv_trl.rollout.watch import RolloutWatch
 from openenv_trl.training import (
     EnvironmentArguments,
@@ -88,7 +87,7 @@ def main(environment: EnvironmentArguments, training: GRPOConfig, model_argument
                 args=training,
                 train_dataset=rollout.prepare_dataset(dataset),
                 rollout_func=rollout,
-                reward_funcs=[environment_reward(unfinished=environment.unfinished_reward)],
+                reward_funcs=[environment.reward_function()],
                 peft_config=get_peft_config(model_arguments),
             )
             if training.disable_tqdm:  # one line for some steps, in place of all metrics for each

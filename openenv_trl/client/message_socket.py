@@ -110,6 +110,8 @@ class MessageSocket(WSListener):
         transport = self._transport
         if self._ended or transport is None or transport.is_close_frame_sent:
             raise SocketClosed(self._ending or "the connection is closing")
+        if transport.underlying_transport.is_closing():  # broken just now: `on_closed` comes soon
+            raise SocketClosed("the connection broke")
         transport.send(_TEXT if text else _BINARY, message)
 
     def close(self) -> None:

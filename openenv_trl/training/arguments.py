@@ -16,6 +16,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.rewards import RewardFunction, environment_reward, reward_from_settings
 from openenv_trl.rollout import RolloutLimits, RolloutStrategies
 from openenv_trl.training.curriculum_settings import BandCurriculum, StagedCurriculum, read_curriculum
 from openenv_trl.training.experiment_environment import ExperimentEnvironment, read_environments
@@ -92,6 +93,11 @@ class EnvironmentArguments:
     unfinished_reward: float = _setting(
         0.0, "Added to the reward of an episode that the model did not bring to its end."
     )
+    rewards: list[dict[str, Any]] = _setting(
+        [],
+        "What is trained on, as a list of reward functions with a 'type' each: see docs/rewards.md. Empty: the "
+        "environment's own reward, with unfinished_reward.",
+    )
     save_trajectories: bool = _setting(True, "Write every batch's trajectories to output_dir/trajectories as Parquet.")
     watch: bool = _setting(False, "Show each batch while it is played: a panel in a terminal, else some lines.")
     tiny_policy: bool = _setting(
@@ -121,6 +127,7 @@ class EnvironmentArguments:
         if self.curriculum:
             read_curriculum(self.curriculum)
         self.rollout_strategies()
+        self.reward_function()
         if self.replicas < 1 or self.sessions_per_server < 1 or self.num_tasks < 1:
             raise ConfigurationError("replicas, sessions_per_server and num_tasks must be at least 1.")
         choices = [choice.value for choice in SharedRandomness]
@@ -195,6 +202,16 @@ class EnvironmentArguments:
             batch_timeout_s=self.batch_timeout_s,
             max_attempts=self.max_attempts,
         )
+
+    def reward_function(self) -> RewardFunction:
+        """What is trained on.
+
+        Raises:
+            ConfigurationError: ``rewards`` has an entry that cannot be used.
+        """
+        if not self.rewards:
+            return environment_reward(unfinished=self.unfinished_reward)
+        return reward_from_settings(self.rewards)
 
     def rollout_strategies(self) -> RolloutStrategies:
         """What is done when an episode fails or is slow.

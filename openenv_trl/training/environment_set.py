@@ -38,6 +38,7 @@ from openenv_trl.rollout.policy import Policy
 from openenv_trl.training.environments import ALONE, EnvironmentSpec
 from openenv_trl.training.observed_part import ObservedPart
 from openenv_trl.training.tasks import environment_of
+from openenv_trl.types import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -210,14 +211,21 @@ class EnvironmentSet:
                         group.start_soon(play, name)
                 service.cancel_scope.cancel()
         trajectories = [played[row] for row in range(len(tasks))]
-        metrics = _numbers(trajectories, shared.batch_sizes)
+        tools = {name: [tool.name for tool in self._tools_of(name)] for name in rows}
+        every = list(dict.fromkeys(itertools.chain.from_iterable(tools.values())))
+        metrics = _numbers(trajectories, shared.batch_sizes, every)
         for name, own_rows in rows.items():
             if name != ALONE:
-                numbers = _numbers([played[row] for row in own_rows], None)
+                numbers = _numbers([played[row] for row in own_rows], None, tools[name])
                 metrics |= {f"{name}/{key}": value for key, value in numbers.items()}
         report = bias_report(trajectories, left_out)
         metrics |= report.metrics() | {key: float(count) for key, count in counts.items()}
         return BatchResult(trajectories, metrics, report)
+
+    def _tools_of(self, name: str) -> Sequence[Tool]:
+        engine = self._environments[name].engine
+        assert engine is not None, "it has played"
+        return engine.actions.tools
 
     async def server_states(self) -> str:
         """What each server says of itself at this moment, in words."""
@@ -248,8 +256,10 @@ class EnvironmentSet:
             raise errors[0]
 
 
-def _numbers(trajectories: Sequence[Trajectory], batch_sizes: Sequence[int] | None) -> dict[str, float]:
-    numbers = rollout_metrics(trajectories, batch_sizes=batch_sizes or ())
+def _numbers(
+    trajectories: Sequence[Trajectory], batch_sizes: Sequence[int] | None, tools: Sequence[str]
+) -> dict[str, float]:
+    numbers = rollout_metrics(trajectories, batch_sizes=batch_sizes or (), tools=tools)
     if batch_sizes is None:
         for name in ("batches", "batch_size"):
             numbers.pop(name, None)

@@ -7,11 +7,14 @@ error is raised.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
 from openenv_trl.errors import ConfigurationError, ProtocolError
 from openenv_trl.rollout import Trajectory
+
+logger = logging.getLogger("openenv_trl.training")
 
 
 def trajectories_to_rows(
@@ -42,10 +45,21 @@ def trajectories_to_rows(
         row.logprobs is not None for row, t in zip(rows, trajectories, strict=True) if not t.end_reason.is_failure
     )
     logprobs = [[0.0] * len(row.completion_ids) if row.logprobs is None else row.logprobs for row in rows]
+    # A made-up log-prob on a trained token would pass for the sampler's, and falsify the importance ratio of its row.
+    unknown = [have_logprobs and row.logprobs is None and any(row.mask) for row in rows]
+    if any(unknown) and not masked:
+        logger.warning(
+            "%d of %d episodes came without the sampler's log-probs, which this trainer corrects by; they are left out "
+            "of the update. Have the policy give log-probs for every completion.",
+            sum(unknown),
+            len(rows),
+        )
     columns: dict[str, Any] = {
         "prompt_ids": [row.prompt_ids for row in rows],
         "completion_ids": [row.completion_ids for row in rows],
-        "env_mask": [[0] * len(row.mask) if masked else row.mask for row in rows],
+        "env_mask": [
+            [0] * len(row.mask) if masked or left_out else row.mask for row, left_out in zip(rows, unknown, strict=True)
+        ],
         "logprobs": logprobs if have_logprobs else None,
         "trajectory": list(trajectories),
     }

@@ -108,3 +108,13 @@ def test_settings_that_cannot_work_are_refused_with_their_place(settings: dict[s
 def test_what_needs_one_environment_says_so_of_several() -> None:
     with pytest.raises(ConfigurationError, match=r"cards, balls"), open_servers(several()):
         pass
+
+
+def test_rewards_are_described_in_the_file_and_checked_at_once() -> None:
+    plain = EnvironmentArguments(environment="x", prompt="Play.", unfinished_reward=-1.0)
+    assert plain.reward_function().__name__ == "environment_reward"
+    described = [{"type": "environment", "unfinished": -1.0}, {"type": "turns", "weight": 0.5}]
+    several = EnvironmentArguments(environment="x", prompt="Play.", rewards=described)
+    assert list(several.reward_function().children) == ["environment_reward", "turn_penalty"]
+    with pytest.raises(ConfigurationError, match="rewards cannot be used: 0"):
+        EnvironmentArguments(environment="x", prompt="Play.", rewards=[{"type": "luck"}])

@@ -184,3 +184,14 @@ def test_a_rollout_beside_tools_or_an_environment_factory_is_refused(
             trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), parts)
             with pytest.raises(ConfigurationError, match=f"has {words} beside rollout_func"):
                 trainer.train()
+
+
+def test_an_episode_without_log_probs_among_others_with_them_is_left_out_and_said(caplog: Any) -> None:
+    task = Task([{"role": "user", "content": "x"}])
+    known = Trajectory(task, [1], [2, 3], [1, 1], [-0.5, -0.5], [], EndReason.DONE)
+    unknown = Trajectory(task, [1], [2, 3], [1, 1], None, [], EndReason.DONE)
+    columns = trajectories_to_rows([known, unknown], fallback_id=7)
+    assert columns["env_mask"] == [[1, 1], [0, 0]]
+    assert "1 of 2 episodes came without the sampler's log-probs" in caplog.text
+    assert trajectories_to_rows([unknown], fallback_id=7)["env_mask"] == [[1, 1]]  # nobody reads log-probs there
+    assert trajectories_to_rows([unknown], fallback_id=7, need_logprobs=True)["env_mask"] == [[0, 0]]

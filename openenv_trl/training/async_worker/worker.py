@@ -21,7 +21,7 @@ from typing import Any
 import anyio.from_thread
 
 from openenv_trl.errors import ConfigurationError, RolloutFailureError, SessionStateError
-from openenv_trl.rollout import ActionInterface, Policy, RolloutLimits, SamplingParameters, Trajectory
+from openenv_trl.rollout import ActionInterface, Policy, RolloutLimits, SamplingParameters, Trajectory, TrajectoryWriter
 from openenv_trl.training.async_worker.buffer import RolloutBuffer
 from openenv_trl.training.async_worker.gate import GroupGate, Loss
 from openenv_trl.training.async_worker.health import Health
@@ -311,11 +311,14 @@ def trajectory_files(folder: str | Path) -> Callable[[list[Trajectory]], None]:
 
     Args:
         folder: Where; made if it is not there.
+
+    Raises:
+        ConfigurationError: Nothing can be written there.
     """
-    from openenv_trl.rollout.store import write_parquet
+    writer = TrajectoryWriter(folder)
 
     def write(trajectories: list[Trajectory]) -> None:
         group = trajectories[0].task.group or f"index_{trajectories[0].task.index}"
-        write_parquet(trajectories, Path(folder) / f"{str(group).replace(':', '_')}.parquet")
+        writer.write(trajectories, str(group).replace(":", "_"))
 
     return write
