@@ -47,3 +47,17 @@ def test_a_served_environment_imports_no_client_and_nothing_heavy() -> None:
     )
     assert "fastapi" in imported
     assert not imported & (HEAVY | {"httpx", "yaml"})
+
+
+ROOMS = ("", ".client", ".evaluation", ".providers", ".rewards", ".rollout", ".rollout.policies", ".rollout.watch")
+ROOMS += (".rubrics", ".server", ".training", ".training.async_worker", ".wire")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_public_name_is_that_of_a_module(room: str) -> None:
+    # Importing the module would put it where the name was.
+    code = f"import openenv_trl{room} as room, pkgutil, types\n"
+    code += "names = set(getattr(room, '__all__', ())) - {'rewards', 'rubrics'}\n"
+    code += "modules = {each.name for each in pkgutil.iter_modules(room.__path__)}\n"
+    code += "assert not names & modules, names & modules"
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openenv_trl.errors import ConfigurationError, PolicyError
 from openenv_trl.rollout.batch_window import BatchWindow
+from openenv_trl.rollout.completion_check import checked_completions
 from openenv_trl.rollout.failures import is_of_the_call
 from openenv_trl.rollout.policy import (
     Completion,
@@ -239,13 +240,8 @@ class BatchedPolicy:
         limits = tuple(request.max_new_tokens for request in requests)
         sampling = replace(self._sampling, max_new_tokens=max(limits), row_limits=limits)
         prompts = [request.prompt for request in requests]
-        completions = await _ask(lambda: cast("Policy", self._policy).generate(prompts, sampling))
-        if len(completions) != len(requests):
-            raise PolicyError(
-                f"The policy gave {len(completions)} completions for {len(requests)} prompts; it must give one for "
-                "each, in the prompts' order.",
-                phase="generate",
-            )
+        given = await _ask(lambda: cast("Policy", self._policy).generate(prompts, sampling))
+        completions = checked_completions(given, len(requests))
         for request, completion in zip(requests, completions, strict=True):
             request.completion = _cut(completion, request.max_new_tokens)
             request.answered.set()
@@ -265,10 +261,10 @@ async def _ask(call: Callable[[], Awaitable[T]]) -> T:
         raise PolicyError(
             f"The policy could not generate: {type(error).__name__}: {error}", phase="generate"
         ) from error
-    except anyio.get_cancelled_exc_class() as error:
+    except BaseException as error:
         if not await is_of_the_call(error):
             raise
-        # A task of the policy's own was cancelled: taken for ours, the episodes would wait for ever.
+        # A task of the policy's own was cancelled, or it raised what ends a program: the episodes would wait for ever.
         raise PolicyError(f"The policy could not generate: {error!r}", phase="generate") from error
 
 

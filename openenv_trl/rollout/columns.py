@@ -115,7 +115,7 @@ def row_of(trajectory: Trajectory) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "group": None if group is None else str(group),
         "index": trajectory.task.index,
-        "seed": seed if isinstance(seed, int) and seed in _INT64 else None,
+        "seed": int(seed) if isinstance(seed, int) and seed in _INT64 else None,
         "task": json_text(_task_values(trajectory.task)),
         "end_reason": trajectory.end_reason.value,
         "reward": trajectory.reward,

@@ -68,9 +68,9 @@ class Roster:
         self._finish_all = isinstance(over_sampling, OverSampleGroups) and over_sampling.surplus == "finish"
         self._groups: list[_Group] = []
         self._group_of: list[_Group] = []
-        named: dict[str | int, _Group] = {}
+        named: dict[tuple[type, str | int], _Group] = {}
         for place, task in enumerate(tasks):
-            group = _Group() if task.group is None else named.setdefault(task.group, _Group())
+            group = _Group() if task.group is None else named.setdefault((type(task.group), task.group), _Group())
             if not group.places:
                 self._groups.append(group)
             group.places.append(place)

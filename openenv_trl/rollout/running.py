@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 import anyio
 import anyio.abc
 
+from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.attempts import Attempts
 from openenv_trl.rollout.batching import BatchedPolicy
 from openenv_trl.rollout.episode import Episode, EpisodeSetting
+from openenv_trl.rollout.failures import is_of_the_call
 from openenv_trl.rollout.roster import Roster
 from openenv_trl.rollout.strategies.settings import RolloutStrategies
 from openenv_trl.rollout.strategies.straggler import CutStragglers, StragglerWatch
@@ -105,6 +107,18 @@ class Run:
                 self._end(index, EndReason.BATCH_TIMEOUT, text)
 
     async def _play(self, index: int, background: anyio.abc.TaskGroup) -> None:
+        try:
+            await self._play_member(index, background)
+        except BaseException as error:  # boundary: observers, parsers and callbacks are anyone's code
+            # What ends a program would end the event loop, and everybody who waits for it would wait for ever.
+            if isinstance(error, Exception) or not await is_of_the_call(error):
+                raise
+            raise ConfigurationError(
+                f"A function that was given to the rollout raised {type(error).__name__} ({error}). An observer, a "
+                "callback or a function that reads actions must not end the program: return, or raise an Exception."
+            ) from error
+
+    async def _play_member(self, index: int, background: anyio.abc.TaskGroup) -> None:
         member = self._members[index]
         episode = member.episode
         ended: tuple[EndReason, str | None] | None = None

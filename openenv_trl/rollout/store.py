@@ -82,9 +82,12 @@ def _read(file: Path) -> list[Trajectory]:
     try:
         # Of this file alone: a directory's name such as "run=3" is no column.
         rows = parquet.ParquetFile(file).read().to_pylist()
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowException, OSError) as error:
         raise ConfigurationError(f"{file} is no whole Parquet file: {error}") from error
     try:
         return [trajectory_of(row) for row in rows]
     except ConfigurationError as error:
         raise ConfigurationError(f"{file} cannot be read. {error}") from error
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        text = f"{file} cannot be read: its columns do not hold trajectories ({type(error).__name__}: {error})"
+        raise ConfigurationError(text) from error

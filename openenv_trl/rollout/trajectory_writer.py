@@ -146,8 +146,9 @@ class TrajectoryWriter:
     def _try_to_write(self, trajectories: Sequence[Trajectory], path: Path) -> bool:
         try:
             write_parquet(trajectories, path)
-        except OSError as error:
-            logger.warning("%d trajectories could not be written to %s: %s", len(trajectories), path, error)
+        except Exception as error:  # boundary: sessions and policies hand over any value, and a full disk any error
+            text = "%d trajectories could not be written to %s: %s: %s"
+            logger.warning(text, len(trajectories), path, type(error).__name__, error)
             return False
         return True
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
         make_environment_factories,
         make_environment_factory,
     )
-    from openenv_trl.training.environment_reward_func import environment_reward_func
     from openenv_trl.training.environment_trainer import EnvironmentGRPOTrainer
     from openenv_trl.training.environments import EnvironmentSpec
     from openenv_trl.training.episode_progress import EpisodeProgress
     from openenv_trl.training.mixture import mix_datasets
     from openenv_trl.training.policies import TransformersPolicy
     from openenv_trl.training.progress import RolloutProgress, disable_progress_bars
+    from openenv_trl.training.reward_func import environment_reward_func
     from openenv_trl.training.rollout_func import EnvironmentRollout
     from openenv_trl.training.servers import open_environments, open_servers
     from openenv_trl.training.start_checks import check_environment_training
@@ -42,7 +42,7 @@ _HOMES = {
         "make_environment_factories",
         "make_environment_factory",
     ),
-    "environment_reward_func": ("environment_reward_func",),
+    "reward_func": ("environment_reward_func",),
     "environment_trainer": ("EnvironmentGRPOTrainer",),
     "environments": ("EnvironmentSpec",),
     "episode_progress": ("EpisodeProgress",),

@@ -5,6 +5,8 @@ A completion is a list of messages, whose tool calls are the actions; or text, w
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -66,7 +68,11 @@ def _called(call: Any) -> CalledTool:
     if not isinstance(function, Mapping):
         return CalledTool("", None)
     function = cast("Mapping[str, Any]", function)
-    return CalledTool(str(function.get("name") or ""), function.get("arguments") or {})
+    arguments: Any = function.get("arguments") or {}
+    if isinstance(arguments, str):  # as OpenAI's interface writes them; what is no JSON stays, and is no valid action
+        with contextlib.suppress(ValueError, RecursionError):
+            arguments = json.loads(arguments)
+    return CalledTool(str(function.get("name") or ""), arguments)
 
 
 def _read(text: str, parse: ParseActions) -> list[CalledTool | TextAction]:

@@ -59,7 +59,7 @@ class StagedCurriculum(_Settings):
 
     kind: Literal["stages"] = "stages"
     """Tells it from other curricula in a file."""
-    threshold: float = 0.8
+    threshold: float = Field(default=0.8, allow_inf_nan=False)
     """The mean result, over the window, at which the next level begins. At 0.8 a success is the rule, and groups
     still differ now and then, so that something is learned until the change."""
     window: int = Field(default=256, ge=1)
@@ -78,9 +78,9 @@ class BandCurriculum(_Settings):
 
     kind: Literal["band"] = "band"
     """Tells it from other curricula in a file."""
-    low: float = 0.2
+    low: float = Field(default=0.2, allow_inf_nan=False)
     """A level of a smaller mean result is too hard for now."""
-    high: float = 0.8
+    high: float = Field(default=0.8, allow_inf_nan=False)
     """A level of a larger mean result is too easy."""
     window: int = Field(default=128, ge=1)
     """Episodes of each level, the latest ones, that its mean is over."""

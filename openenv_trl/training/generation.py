@@ -11,6 +11,8 @@ alone or in lockstep with the other ranks.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import math
 import queue
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +20,17 @@ from typing import Any
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 
 from openenv_trl.errors import PolicyError
 from openenv_trl.rollout import Completion, SamplingParameters
 from openenv_trl.training.trainer_backends import Generate, trainer_generate, trainer_lockstep, trainer_stop_ids
 
 __all__ = ["Generate", "GenerationBridge", "trainer_generate", "trainer_lockstep", "trainer_stop_ids"]
+
+
+_LOOK_AGAIN_S = 2.0
+"""Seconds after which it is looked whether the engine's loop still runs, where nothing is asked for."""
 
 
 @dataclass
@@ -83,7 +90,7 @@ class GenerationBridge:
         work.add_done_callback(lambda _: self._requests.put(None))
         try:
             if self._lockstep is None:
-                while (request := self._requests.get()) is not None:
+                while (request := self._next_request(portal)) is not None:
                     self._answer(request, portal)
             else:
                 self._serve_in_lockstep(self._lockstep, portal)
@@ -96,7 +103,7 @@ class GenerationBridge:
     ) -> None:
         """Every process calls the model as often as the neediest, each time with as many prompts as the fullest."""
         while True:
-            request = self._requests.get()
+            request = self._next_request(portal)
             counts = lockstep(-1 if request is None else len(request.prompts))
             if all(count < 0 for count in counts):
                 return
@@ -109,6 +116,22 @@ class GenerationBridge:
                 self._requests.put(None)  # this process has finished; it stays in step until the others have too
                 self._generate([self._filler or [next(iter(self._stop_ids))]] * width, [1] * width, longest)
 
+    def _next_request(self, portal: anyio.from_thread.BlockingPortal) -> _Request | None:
+        """The engine's next batch; None when it has ended.
+
+        Raises:
+            PolicyError: Its event loop has died, and will ask for nothing any more.
+        """
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._requests.get(timeout=_LOOK_AGAIN_S)
+            try:
+                portal.start_task_soon(anyio.lowlevel.checkpoint)
+            except RuntimeError as error:
+                raise PolicyError(
+                    "The rollout's event loop has ended: code that it called raised what ends a program."
+                ) from error
+
     def _answer(
         self, request: _Request, portal: anyio.from_thread.BlockingPortal, *, width: int = 0, longest: int = 0
     ) -> None:
@@ -119,7 +142,7 @@ class GenerationBridge:
             request.completions = [
                 Completion(
                     ids=list(ids[i]),
-                    logprobs=None if logprobs is None else logprobs[i],
+                    logprobs=None if logprobs is None else _if_known(logprobs[i]),
                     finished=bool(ids[i]) and ids[i][-1] in self._stop_ids,
                 )
                 for i in range(len(request.prompts))
@@ -130,3 +153,11 @@ class GenerationBridge:
             request.error = PolicyError(f"Generation failed: {type(error).__name__}: {error}", phase="generate")
             request.error.__cause__ = error
         portal.call(request.done.set)
+
+
+def _if_known(logprobs: Sequence[float | None] | None) -> list[float] | None:
+    """Log-probs of a completion; None where the backend has not all of them."""
+    if logprobs is None:
+        return None
+    known = [each for each in logprobs if each is not None and math.isfinite(each)]
+    return known if len(known) == len(logprobs) else None

@@ -219,8 +219,13 @@ class EnvironmentRollout:
         """Close all sessions and end the background loop. Called at interpreter exit too."""
         if self._portal is not None:
             # An interrupt can hit the main thread at any moment: a run that it no longer knows of would wait for it.
-            self._portal.call(self._cancel_runs)
-        self._exit.close()
+            # Where the loop itself has ended there is nothing left to cancel.
+            with contextlib.suppress(RuntimeError):
+                self._portal.call(self._cancel_runs)
+        try:
+            self._exit.close()
+        except RuntimeError as error:
+            logger.warning("The rollout's event loop had ended before its sessions were closed: %s", error)
         self._portal = None
         if self._writer is not None:
             self._writer.close()

@@ -48,7 +48,7 @@ class ToolDefinition(dict[str, Any]):
         self.__annotations__ = dict(method.__annotations__)
         self.__signature__ = inspect.signature(method)
 
-    def __call__(self, **arguments: Any) -> Any:
+    def __call__(self, /, **arguments: Any) -> Any:
         """Call the tool."""
         return self._method(**arguments)
 

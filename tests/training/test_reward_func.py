@@ -16,7 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from openenv_trl.errors import ConfigurationError, RolloutFailureError
 from openenv_trl.training.completion_actions import CalledTool, TextAction, actions_in
-from openenv_trl.training.environment_reward_func import environment_reward_func
+from openenv_trl.training.reward_func import environment_reward_func
 
 from .factory_environments import call
 from .factory_fixtures import LIMITS, PROMPT, rows

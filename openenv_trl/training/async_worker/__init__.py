@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openenv_trl.training.async_worker.arguments import InferenceArguments
-    from openenv_trl.training.async_worker.inference_process import inference_process
     from openenv_trl.training.async_worker.portable import make_portable
+    from openenv_trl.training.async_worker.served_model import inference_process
     from openenv_trl.training.async_worker.settings import AsyncRolloutSettings, settings_from_config
     from openenv_trl.training.async_worker.weights import DiskWeightTransfer
     from openenv_trl.training.async_worker.worker import EnvironmentRolloutWorker, trajectory_files
@@ -18,7 +18,7 @@ _HOME_OF = {
     "DiskWeightTransfer": "weights",
     "EnvironmentRolloutWorker": "worker",
     "InferenceArguments": "arguments",
-    "inference_process": "inference_process",
+    "inference_process": "served_model",
     "make_portable": "portable",
     "settings_from_config": "settings",
     "trajectory_files": "worker",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.policies import SglangPolicy, TokenServerPolicy, VllmPolicy
-from openenv_trl.training.async_worker.inference_process import inference_process
+from openenv_trl.training.async_worker.served_model import inference_process
 
 _POLICIES: dict[str, type[TokenServerPolicy]] = {"vllm": VllmPolicy, "sglang": SglangPolicy}
 
