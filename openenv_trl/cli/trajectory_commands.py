@@ -68,32 +68,46 @@ def show(
 def replay(
     path: StoredPath,
     env_url: Annotated[
-        list[str] | None, typer.Option(help="A running server of the environment; may be given several times.")
+        list[str] | None,
+        typer.Option(help="A running server of the environment; may be given several times. NAME=URL in a mixed run."),
     ] = None,
     environment: Annotated[
-        str | None, typer.Option(help="Or the environment's package folder, whose server is started here.")
+        list[str] | None,
+        typer.Option(
+            help="Or the environment's package folder, whose server is started here. NAME=FOLDER, several times, where "
+            "the run had several environments."
+        ),
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Sessions at once.")] = 64,
     limit: Annotated[int | None, typer.Option(min=1, help="Play only the last so many trajectories.")] = None,
 ) -> None:
     """Play stored trajectories again, and report the first differences. Exit code 1 where any is not the same."""
     from openenv_trl.providers import ProcessProvider
+    from openenv_trl.rollout.play import run_blocking
     from openenv_trl.rollout.replay import ReplayOutcome
     from openenv_trl.rollout.replay_servers import replay_over_servers
     from openenv_trl.rollout.store import read_parquet
 
-    if (environment is None) == (not env_url):
+    if bool(environment) == bool(env_url):
         raise ConfigurationError("Say where to play: --env-url URL of a running server, or --environment FOLDER.")
     stored = read_parquet(path)
     trajectories = stored[-limit:] if limit else stored
     if not trajectories:
         raise ConfigurationError(f"There are no trajectories in {path}.")
+    given = _by_name([*(env_url or ()), *(environment or ())], {each.environment for each in trajectories})
     with ExitStack() as stack:
-        urls = env_url or []
-        if environment is not None:
+        if environment:
             settings = {"MAX_CONCURRENT_ENVS": str(concurrency)}
-            urls = stack.enter_context(ProcessProvider(environment, env_vars=settings)).base_urls
-        replays = replay_over_servers(trajectories, urls, concurrency=concurrency)
+            given = {
+                name: [
+                    url
+                    for folder in folders
+                    for url in stack.enter_context(ProcessProvider(folder, env_vars=settings)).base_urls
+                ]
+                for name, folders in given.items()
+            }
+        run_blocking(_check_servers, [url for urls in given.values() for url in urls])
+        replays = replay_over_servers(trajectories, given.get("", given), concurrency=concurrency)
     outcomes = Counter(each.outcome for each in replays)
     actions = sum(each.actions for each in replays)
     typer.echo(
@@ -109,6 +123,35 @@ def replay(
         typer.echo(f"  and {len(wrong) - _SHOWN} more")
     if wrong:
         raise typer.Exit(1)
+
+
+async def _check_servers(urls: Sequence[str]) -> None:
+    from openenv_trl.client import fetch_health
+
+    for url in urls:
+        await fetch_health(url)
+
+
+def _by_name(given: Sequence[str], environments: set[str]) -> dict[str, list[str]]:
+    """Servers or folders by the environment's name, "" where there is one environment and no name was given.
+
+    Raises:
+        ConfigurationError: There are several environments and it is not said which is where.
+    """
+    names = environments - {""}
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, _, place = text.partition("=")
+        name, place = (name, place) if name in names else ("", text)
+        found.setdefault(name, []).append(place)
+    missing = sorted(names - found.keys())
+    if missing and (len(names) > 1 or "" not in found):
+        raise ConfigurationError(
+            f"The trajectories were played in the environments {sorted(names)}: say where to find each, as "
+            + " ".join(f"--environment {name}=FOLDER" for name in sorted(names))
+            + " (or --env-url NAME=URL)."
+        )
+    return found
 
 
 def _chosen(of: Sequence[T], number: int, what: str) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -111,3 +112,23 @@ def test_what_is_not_there_is_one_message(tmp_path: Path) -> None:
     result = openenv_trl("trajectories", "show", str(tmp_path / "none"))
     assert result.returncode == 1
     assert result.stderr.startswith("error: There are no trajectories at")
+
+
+def test_a_mixed_run_is_played_where_each_environment_is(
+    games: list[Trajectory], blackjack_url: str, tmp_path: Path
+) -> None:
+    mixed = [replace(game, environment=name) for game, name in zip(games[:2], ("cards", "more"), strict=True)]
+    folder = str(write_parquet(mixed, tmp_path / "mixed").parent)
+    done = openenv_trl("replay", folder, "--env-url", blackjack_url)
+    assert done.returncode != 0
+    assert "environments ['cards', 'more']: say where to find each" in " ".join(done.stderr.split())
+    named = [f"{name}={blackjack_url}" for name in ("cards", "more")]
+    done = openenv_trl("replay", folder, "--env-url", named[0], "--env-url", named[1])
+    assert (done.returncode, "2 equal" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_server_that_is_not_there_is_said_once(games: list[Trajectory], tmp_path: Path) -> None:
+    folder = str(write_parquet(games, tmp_path / "games").parent)
+    done = openenv_trl("replay", folder, "--env-url", "http://127.0.0.1:9")
+    assert done.returncode != 0
+    assert done.stderr.count("http://127.0.0.1:9") == 1

@@ -136,3 +136,9 @@ def test_a_further_episode_has_luck_of_its_own_where_the_others_have() -> None:
 
 def test_tasks_without_a_group_are_not_over_sampled() -> None:
     assert Roster(tasks_of([0, 0]), OverSampleGroups(extra=4), NoRefill()).first == 2
+
+
+def test_groups_whose_names_are_equal_but_unlike_are_two() -> None:
+    tasks = [Task([{"role": "user", "content": "x"}], group=group) for group in (True, 1, True, 1)]
+    roster = Roster(tasks, OverSampleGroups(extra=1), NoRefill())
+    assert roster.first == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -272,3 +273,50 @@ def test_processes_do_not_overwrite_one_another_also_not_of_one_rank(tmp_path: P
         process.communicate()
         assert process.returncode == 0
     assert sorted(t.seed or 0 for t in read_parquet(tmp_path)) == sorted([*range(20)] * 3)
+
+
+def test_a_seed_that_is_true_is_a_number(tmp_path: Path) -> None:
+    task = Task([{"role": "user", "content": "x"}], {"seed": True})
+    played = Trajectory(task, [1], [2], [1], [0.0], [], EndReason.DONE)
+    (read,) = read_parquet(write_parquet([played], tmp_path))
+    assert read.task.reset == {"seed": True}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"completion_ids": [2**70]},
+        {"mask": [300]},
+        {"failures": [None]},
+        {"error": ValueError("x")},
+        {"versions": ["x"]},
+    ],
+)
+def test_what_cannot_be_written_ends_no_run(change: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"prompt_ids": [1], "completion_ids": [2], "mask": [1], "logprobs": None, "turns": []}
+    odd = Trajectory(Task([{"role": "user", "content": "x"}]), **{**fields, "end_reason": EndReason.DONE, **change})
+    with TrajectoryWriter(tmp_path) as writer:
+        writer.write([odd], "batch")
+    assert writer.lost == 1
+    assert "1 trajectories could not be written" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [*[(column, text) for column in ("task", "turns") for text in ("{", "[null]", "null", "3")], ("messages", "{")],
+)
+def test_a_file_whose_columns_hold_something_else_is_named(column: str, text: str, tmp_path: Path) -> None:
+    played = Trajectory(Task([{"role": "user", "content": "x"}]), [1], [2], [1], None, [Turn()], EndReason.DONE)
+    file = write_parquet([played], tmp_path)
+    table = parquet.read_table(file)
+    at = table.column_names.index(column)
+    parquet.write_table(table.set_column(at, column, arrow.array([text])), file)
+    with pytest.raises(ConfigurationError, match=re.escape(str(file))):
+        read_parquet(file)
+
+
+def test_a_file_that_is_broken_inside_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "odd.parquet"
+    file.write_bytes(b"PAR1" + b"\0" * 50 + b"PAR1")
+    with pytest.raises(ConfigurationError, match=r"odd\.parquet is no whole Parquet file"):
+        read_parquet(file)

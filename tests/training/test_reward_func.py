@@ -203,6 +203,11 @@ def test_actions_are_read_in_their_order_from_what_models_may_write() -> None:
     ]
     assert actions_in(said, None) == [CalledTool("a", {"x": 1}), CalledTool("b", {}), CalledTool("", {})]
     assert actions_in([{"role": "assistant", "content": "{}"}], json.loads) == [TextAction({})]
+    as_text = [{"function": {"name": "a", "arguments": '{"x": 1}'}}, {"function": {"name": "a", "arguments": "{x"}}]
+    assert actions_in([{"role": "assistant", "tool_calls": as_text}], None) == [
+        CalledTool("a", {"x": 1}),
+        CalledTool("a", "{x"),
+    ]
     with pytest.raises(ConfigurationError, match="return None"):
         actions_in("not json", json.loads)
     with pytest.raises(ConfigurationError, match="list of dicts"):

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
 from datasets import Dataset, IterableDataset
 
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
-from openenv_trl.rollout import EndReason, read_parquet
+from openenv_trl.rollout import EndReason, TextActions, read_parquet
 from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.generation import GenerationBridge
@@ -298,3 +299,18 @@ def test_columns_that_were_not_attached_are_an_error_that_names_the_call(
 def test_settings_that_cannot_work_are_refused_at_once(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         EnvironmentRollout(**options)
+
+
+def test_a_parser_that_exits_ends_the_training_and_leaves_no_session(
+    make_trainer: Callable[..., Any], blackjack_url: str
+) -> None:
+    def parse(text: str) -> Any:
+        raise SystemExit(2)  # as argparse does, of a word that it does not know
+
+    rollout = EnvironmentRollout(blackjack_url, actions=TextActions(parse))
+    trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
+    Replies(trainer, lambda *_: "fold<|im_end|>")
+    with pytest.raises(ConfigurationError, match="SystemExit"):
+        trainer.train()
+    rollout.close()
+    assert httpx.get(f"{blackjack_url}/capacity").json()["active_sessions"] == 0

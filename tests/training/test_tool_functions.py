@@ -94,6 +94,14 @@ def test_arguments_arrive_as_they_were_given_whatever_their_names() -> None:
     assert heard == [("move", {"self": "me", "from": "here", "unknown": [1]})]
 
 
+def test_a_shown_tool_takes_an_argument_named_self() -> None:
+    heard: list[Any] = []
+    tool = tool_of({"self": {"type": "object", "properties": {"deep": {"type": "integer", "minimum": 1}}}})
+    offered = ToolDefinition(tool_definition(tool), bound(tool, heard))
+    offered(**{"self": {"deep": 2}})
+    assert heard == [("move", {"self": {"deep": 2}})]
+
+
 @pytest.mark.parametrize("name", ["reset", "get_reward", "_hidden"])
 def test_a_name_that_a_trainer_hides_is_still_called_by_it(name: str) -> None:
     tool = Tool(name=name)
