@@ -15,7 +15,10 @@ servers are started here (`environment: environments/blackjack_env`), or servers
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is what this recipe is about
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer

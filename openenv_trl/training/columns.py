@@ -86,7 +86,8 @@ def detach_columns(prompt: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, 
     if isinstance(prompt, str) or not prompt:
         raise ConfigurationError(
             "The prompt must be a non-empty list of {'role', 'content'} messages; a plain string becomes one when the "
-            "dataset goes through attach_columns(dataset)."
+            "dataset goes through rollout.prepare_dataset(dataset) or attach_columns(dataset), and its columns then "
+            "reach reset()."
         )
     messages: list[dict[str, Any]] = []
     columns: dict[str, Any] | None = None

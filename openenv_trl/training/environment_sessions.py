@@ -121,7 +121,7 @@ class EnvironmentSessions:
         self._source = None if self.base_urls else cast("SessionSource", servers)
         self._pool: SessionSource | None = self._source
         self._open_pool = contextlib.AsyncExitStack()
-        self._lent_by: dict[int, SessionSource] = {}
+        self._lent: dict[int, tuple[SessionLease, SessionSource]] = {}
         self.loop = BackgroundLoop()
         atexit.register(self.close)
         try:
@@ -177,7 +177,7 @@ class EnvironmentSessions:
             self._pool = await self._open_pool.enter_async_context(opened)
         pool = self._pool
         lease = await pool.acquire(min(patience, _STARVED_PATIENCE_S) if self._starved else patience)
-        self._lent_by[id(lease)] = pool
+        self._lent[id(lease)] = lease, pool
         return lease
 
     def none_was_free(self) -> None:
@@ -205,10 +205,15 @@ class EnvironmentSessions:
 
     async def _close_sessions(self) -> None:
         self._pool = self._source
+        for lease, pool in list(self._lent.values()):
+            if pool is self._source:  # whose sessions are not ours to close: they are given back
+                await self._release(lease, False)
         await self._open_pool.aclose()
 
     async def _release(self, lease: SessionLease, healthy: bool) -> None:
-        pool = self._lent_by.pop(id(lease))
+        _, pool = self._lent.pop(id(lease), (lease, None))
+        if pool is None:
+            return  # given back when all were closed
         with anyio.CancelScope(shield=True):
             await pool.release(lease, healthy=healthy)
 

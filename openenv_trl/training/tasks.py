@@ -96,7 +96,8 @@ def tasks_from_prompts(
         if columns is None and columns_expected:
             raise ConfigurationError(
                 "The dataset has columns beside 'prompt' that its prompts do not carry: they would not reach reset(). "
-                "Pass the dataset through attach_columns(dataset) before giving it to the trainer."
+                "Give the trainer train_dataset=rollout.prepare_dataset(dataset), or attach_columns(dataset), which is the "
+                "same."
             )
         row = process_index * len(prompts) + index
         group = row // group_size

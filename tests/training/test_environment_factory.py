@@ -335,6 +335,16 @@ def test_nothing_that_an_environment_raises_ends_training(play: Play, kind: Any,
         assert source.lent == 0
 
 
+def test_sessions_of_ones_own_source_are_given_back_when_training_raised(play: Play) -> None:
+    def breaks(turn: int, _: str) -> str:
+        raise ValueError("no words")
+
+    source = WildSource(RuntimeError())
+    with make_environment_factory(source, limits=LIMITS) as factory, pytest.raises(ValueError, match="no words"):
+        play(EnvironmentGRPOTrainer, factory, rows(), breaks)
+    assert source.lent == 0
+
+
 def test_a_users_own_interrupt_does_end_it(play: Play, obedient: Make) -> None:
     def say(turn: int, _: str) -> str:
         raise KeyboardInterrupt
