@@ -96,8 +96,7 @@ def tasks_from_prompts(
         if columns is None and columns_expected:
             raise ConfigurationError(
                 "The dataset has columns beside 'prompt' that its prompts do not carry: they would not reach reset(). "
-                "Give the trainer train_dataset=rollout.prepare_dataset(dataset), or attach_columns(dataset), which is the "
-                "same."
+                "Give the trainer train_dataset=rollout.prepare_dataset(dataset), or attach_columns(dataset)."
             )
         row = process_index * len(prompts) + index
         group = row // group_size
