@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from openenv_trl.errors import ConfigurationError
@@ -9,7 +10,7 @@ from openenv_trl.rewards.function import RewardFunction, Scored, Value
 from openenv_trl.rollout.trajectory import Trajectory
 
 
-class ComposedReward(RewardFunction):
+class ComposedReward(RewardFunction, ABC):
     """A reward function with parts: subclasses say what the parts' values mean together.
 
     Args:
@@ -40,9 +41,9 @@ class ComposedReward(RewardFunction):
         """The parts to score; by default all."""
         return list(self._children)
 
+    @abstractmethod
     def combine(self, values: Mapping[str, Value]) -> Value:
         """The reward, from the parts' values."""
-        raise NotImplementedError
 
     def _never_asked(self, trajectory: Trajectory) -> Value:
         raise ConfigurationError(f"'{self.__name__}' is made of parts: await evaluate(trajectory) in place of score.")

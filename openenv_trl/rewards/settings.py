@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,15 +28,15 @@ from openenv_trl.rewards.judge import JudgeReward, JudgeSettings
 from openenv_trl.rewards.shaping import discounted_reward, format_reward, length_reward, turn_penalty
 
 
-class _Settings(BaseModel):
+class _Settings(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     weight: float = 1.0
     """What its value is multiplied by in the sum of all rewards."""
 
+    @abstractmethod
     def build(self) -> RewardFunction:
         """The reward function."""
-        raise NotImplementedError
 
 
 class EnvironmentRewardSettings(_Settings):
