@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, cast
 
 from openenv_trl.rollout.failures import EpisodeFailed
@@ -116,7 +117,7 @@ def _reward(reward: Any, done: bool, earlier: list[float | None], lost: str | No
                 "send NaN and infinity as null",
             )
         return None
-    if not isinstance(reward, (bool, int, float)):
+    if not isinstance(reward, Real):  # also those of numpy, which an environment in this process may give
         raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"step: the reward is no number but {reward!r:.80}")
     try:
         number = float(reward)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 from openenv_trl.errors import (
@@ -324,3 +325,13 @@ async def test_an_environment_without_tools_is_offered_as_one_tool(
 def test_limits_refuse_unknown_fields() -> None:
     with pytest.raises(ValueError, match="max_turn"):
         RolloutLimits(max_turn=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("reward", [np.float32(0.5), np.float64(0.5), np.int64(1), True])
+async def test_any_real_number_is_a_reward(make_engine: Any, say: Any, tasks: Any, reward: Any) -> None:
+    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
+
+    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    assert (trajectory.end_reason, trajectory.reward) == (EndReason.DONE, float(reward))
+    assert type(trajectory.reward) is float
