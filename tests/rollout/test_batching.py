@@ -194,7 +194,7 @@ class Counts:
     async def generate(self, prompts: Any, sampling: SamplingParameters) -> list[Completion]:
         self.asked.append((list(prompts), sampling.max_new_tokens))
         ids = list(range(sampling.max_new_tokens))
-        return [Completion(ids, [float(i) for i in ids], finished=True) for _ in prompts]
+        return [Completion(ids, [-float(i) for i in ids], finished=True) for _ in prompts]
 
 
 @pytest.mark.anyio
@@ -214,8 +214,8 @@ async def test_each_completion_is_cut_to_its_own_episodes_limit() -> None:
                 askers.start_soon(ask, 5)
         service.cancel_scope.cancel()
     assert policy.asked == [([[2], [5]], 5)]
-    assert got[2] == Completion([0, 1], [0.0, 1.0], finished=False)
-    assert got[5] == Completion([0, 1, 2, 3, 4], [0.0, 1.0, 2.0, 3.0, 4.0], finished=True)
+    assert got[2] == Completion([0, 1], [0.0, -1.0], finished=False)
+    assert got[5] == Completion([0, 1, 2, 3, 4], [0.0, -1.0, -2.0, -3.0, -4.0], finished=True)
 
 
 @pytest.mark.anyio
