@@ -111,7 +111,7 @@ def test_what_new_weights_make_too_old_is_dropped_and_counted(
     inflight = worker.groups["inflight"]
     worker.update_model_version(2)
     assert worker.rollout_buffer.qsize() >= 12, "one version is allowed"
-    assert worker.groups["inflight"] == inflight
+    assert worker.groups["inflight"] >= inflight, "none is given up"
     worker.update_model_version(3)
     assert worker.rollout_buffer.qsize() == 0
     until(lambda: worker.groups["lost_stale"] >= inflight, "the groups in flight are given up")
