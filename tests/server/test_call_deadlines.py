@@ -211,7 +211,7 @@ async def test_a_hook_that_never_heeds_its_cancellation_keeps_no_slot(
         Deaf.may_end.set()
         await _until(lambda: "close" in Blocking.calls)
         assert Blocking.calls == ["step", "close"]
-        assert hosted.session.state is SessionState.CLOSED
+        await _until(lambda: hosted.session.state is SessionState.CLOSED)
 
 
 @pytest.mark.parametrize("call", ["reset", "step", "state", "tool"])

