@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from openenv_trl.providers.base import Provider, Replica
+from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
 from openenv_trl.providers.pool import Lease, SessionPool
 from openenv_trl.providers.pool_decisions import PoolMetrics
-from openenv_trl.providers.process import ProcessProvider, ReplicaExit
+from openenv_trl.providers.process import ProcessProvider, ProcessSpec
+from openenv_trl.providers.spec import ContainerSpec, ServerSpec
 
-__all__ = ["Lease", "PoolMetrics", "ProcessProvider", "Provider", "Replica", "ReplicaExit", "SessionPool"]
+__all__ = [
+    "ContainerSpec",
+    "Endpoint",
+    "Lease",
+    "PoolMetrics",
+    "ProcessProvider",
+    "ProcessSpec",
+    "Provider",
+    "Replica",
+    "ReplicaExit",
+    "ServerSpec",
+    "SessionPool",
+]

@@ -6,40 +6,61 @@ however it ends.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import anyio.to_thread
+from pydantic import Field
 
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
-from openenv_trl.providers.base import Provider, Replica
+from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
 from openenv_trl.providers.command import ServerCommand
 from openenv_trl.providers.logs import LogSink, logger
+from openenv_trl.providers.owner import this_owner
 from openenv_trl.providers.ports import PortReservation
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.replica_process import ReplicaProcess
+from openenv_trl.providers.spec import ServerSpec
 
 _FIRST_RESTART_PAUSE_S = 0.1
 # Whoever stops a provider is done with its servers: their episodes get no time to end, unless the variable says so.
 _DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 
 
-@dataclass(frozen=True)
-class ReplicaExit:
-    """A replica that ended although nobody stopped it."""
+def _words(command: Sequence[str]) -> list[str]:
+    if not command:
+        raise ConfigurationError("the command is empty; pass the program and its arguments")
+    return [str(word) for word in command]
 
-    replica: Replica
-    exit_code: int
-    """The process's exit code; negative when a signal ended it."""
-    log_tail: str
-    """The last lines that it wrote."""
-    restarting: bool
-    """Whether the provider starts it again, at the same address."""
+
+def _end_slot(slot: _Slot) -> None:
+    """Ends the slot's process, blocking."""
+    if slot.process is not None:
+        slot.process.ask_to_stop()
+        slot.process.wait_stopped()
+    slot.reservation.close()
+
+
+class ProcessSpec(ServerSpec, frozen=True):
+    """Servers that run as child processes."""
+
+    type: Literal["process"] = "process"
+    environment: str | list[str] = Field(min_length=1)
+    """A folder with an ``openenv.yaml``, ``module:app``, or a command as a list with ``{port}`` or ``{fd}`` in it."""
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    cwd: Path | None = None
+    """The folder to run the servers in."""
+    max_restarts: int = Field(default=0, ge=0)
+    """How often a replica that ends by itself is started again, at the same address."""
+    hold_port: bool = True
+    """Whether a server started with ``{port}`` finds its port reserved. It must then bind with SO_REUSEADDR."""
 
 
 class _Slot:
@@ -67,6 +88,7 @@ class ProcessProvider(Provider):
         command: A folder with an ``openenv.yaml``, or ``module:app``, is served by this package's own server. A list of
             strings is run as it is, for other servers: ``{port}`` and ``{host}`` in it are replaced (``PORT`` and
             ``HOST`` are also set as environment variables), ``{fd}`` by the number of a file descriptor that listens.
+            A `ProcessSpec` has all settings in one; None where ``start`` is given it.
         replicas: How many servers to run.
         env_vars: Environment variables over those of this process.
         ready_timeout_s: Seconds within which each server must answer ``GET health_path`` with 200.
@@ -87,9 +109,11 @@ class ProcessProvider(Provider):
         ...     print(servers.base_urls)
     """
 
+    SPEC = ProcessSpec
+
     def __init__(
         self,
-        command: str | Path | Sequence[str],
+        command: str | Path | Sequence[str] | ProcessSpec | None = None,
         *,
         replicas: int = 1,
         env_vars: Mapping[str, str] | None = None,
@@ -106,27 +130,59 @@ class ProcessProvider(Provider):
         hold_port: bool = True,
     ) -> None:
         if os.name != "posix":
-            raise ConfigurationError("ProcessProvider needs Linux or macOS; run it under WSL on Windows")
+            raise ConfigurationError(f"{type(self).__name__} needs Linux or macOS; run it under WSL on Windows")
         if replicas < 1:
             raise ConfigurationError(f"replicas={replicas}; at least one server has to run")
-        if cwd is not None and not Path(cwd).is_dir():
-            raise ConfigurationError(f"cwd={str(cwd)!r} is not a folder")
-        self._command = ServerCommand.of(command, name)
-        self._count = replicas
-        self._env_vars = dict(env_vars or {})
-        self._ready_timeout_s = ready_timeout_s
-        self._stop_grace_s = stop_grace_s
-        self._sink = LogSink(None if log_path is None else Path(log_path), on_log)
-        self._max_restarts = max_restarts
+        self._on_log = on_log
         self._on_exit = on_exit
-        self._host = host
-        self._cwd = None if cwd is None else str(cwd)
-        self._health_path = health_path
-        self._hold_port = hold_port
         self._changed = threading.Condition()
         self._slots: list[_Slot] = []
         self._stopping = threading.Event()
         self._exits: deque[ReplicaExit] = deque()
+        self._numbers = itertools.count()
+        self._opened = False
+        self._spec: ProcessSpec | None = None
+        if isinstance(command, ProcessSpec):
+            self._use(command)
+        elif command is not None:
+            self._use(
+                ProcessSpec(
+                    environment=str(command) if isinstance(command, str | Path) else _words(command),
+                    replicas=replicas,
+                    env_vars=dict(env_vars or {}),
+                    ready_timeout_s=ready_timeout_s,
+                    stop_grace_s=stop_grace_s,
+                    log_path=None if log_path is None else Path(log_path),
+                    max_restarts=max_restarts,
+                    name=name,
+                    host=host,
+                    cwd=None if cwd is None else Path(cwd),
+                    health_path=health_path,
+                    hold_port=hold_port,
+                )
+            )
+
+    def _use(self, spec: ProcessSpec) -> None:
+        if spec.cwd is not None and not spec.cwd.is_dir():
+            raise ConfigurationError(f"cwd={str(spec.cwd)!r} is not a folder")
+        self._command = self._command_of(spec)
+        self._spec = spec
+        self._sink = LogSink(spec.log_path, self._on_log)
+
+    def _command_of(self, spec: ProcessSpec) -> ServerCommand:
+        """What to run for a spec."""
+        return ServerCommand.of(spec.environment, spec.name)
+
+    @property
+    def spec(self) -> ProcessSpec:
+        """What is run.
+
+        Raises:
+            ConfigurationError: Nobody said.
+        """
+        if self._spec is None:
+            raise ConfigurationError(f"{type(self).__name__} has nothing to run: give it a {self.SPEC.__name__}.")
+        return self._spec
 
     @property
     def replicas(self) -> list[Replica]:
@@ -148,26 +204,28 @@ class ProcessProvider(Provider):
         """The process id of each replica's supervisor."""
         return [slot.process.supervisor_pid if slot.process else None for slot in self._slots]
 
-    async def start(self) -> list[Replica]:
+    async def start(self, spec: ServerSpec | None = None) -> Endpoint:
         """Starts all replicas at the same time and waits until each answers.
 
         Raises:
+            ConfigurationError: The spec is of another provider, or there is none.
             ServerStartError: One of them ended or was not ready in time; none is left running.
             ProviderError: The provider runs already.
         """
         if self._slots:
             raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
-        self._stopping = threading.Event()
-        self._exits.clear()
+        if spec is not None:
+            if not isinstance(spec, ProcessSpec) or not isinstance(spec, self.SPEC):
+                raise ConfigurationError(
+                    f"{type(self).__name__} runs a {self.SPEC.__name__}, and was given a {type(spec).__name__}."
+                )
+            self._use(spec)
+        self._open(self.spec)
         failures: list[ServerStartError] = []
         try:
-            self._sink.open()
-            for index in range(self._count):
-                slot = _Slot(f"{self._command.name}-{index}", PortReservation(self._host))
-                self._slots.append(slot)
-                self._spawn(slot)
+            slots = [self._add_slot() for _ in range(self.spec.replicas)]
             async with anyio.create_task_group() as tasks:
-                for slot in self._slots:
+                for slot in slots:
                     tasks.start_soon(self._make_ready, slot, failures, tasks.cancel_scope)
             if failures:
                 raise failures[0]
@@ -175,7 +233,57 @@ class ProcessProvider(Provider):
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise
-        return self.replicas
+        return Endpoint(self._command.name, tuple(self.replicas))
+
+    async def add_replica(self) -> Replica:
+        """Starts one more replica and waits until it is ready: see `Provider.add_replica`."""
+        spec = self.spec
+        with self._changed:
+            if not self._slots and (self._stopping.is_set() or not self._opened):
+                self._open(spec)
+            slot = self._add_slot()
+        failures: list[ServerStartError] = []
+        try:
+            with anyio.CancelScope() as scope:
+                await self._make_ready(slot, failures, scope)
+            if failures:
+                raise failures[0]
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.remove_replica(slot.replica)
+            raise
+        return slot.replica
+
+    async def remove_replica(self, replica: Replica) -> None:
+        """Ends one replica and everything it started. Does nothing where it is gone already."""
+        with self._changed:
+            slot = next((each for each in self._slots if each.replica.name == replica.name), None)
+            if slot is None:
+                return
+            self._slots.remove(slot)
+            slot.ready = False
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(_end_slot, slot)
+
+    async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
+        """Waits until a replica answers its health check: see `Provider.wait_ready`."""
+        slots = list(self._slots) if replica is None else [self._slot_of(replica)]
+        for slot in slots:
+            failures: list[ServerStartError] = []
+            with anyio.CancelScope() as scope:
+                await self._make_ready(slot, failures, scope, timeout_s)
+            if failures:
+                raise failures[0]
+
+    async def logs(self, replica: Replica | None = None, tail: int = 100) -> str:
+        """The last lines that a replica wrote; at most 60 are kept."""
+        process = self._slot_of(self._the_replica(replica)).process
+        return "" if process is None else "\n".join(process.log_tail().splitlines()[-tail:])
+
+    async def alive(self, replica: Replica | None = None) -> bool:
+        """Whether a replica's process runs; of all of them, if None."""
+        running = self.running
+        return bool(running) and len(running) == len(self._slots) if replica is None else replica in running
 
     async def stop(self) -> None:
         """Ends all replicas and everything they started. May be called again, and before ``start``."""
@@ -194,10 +302,10 @@ class ProcessProvider(Provider):
             if slot.process is not None:
                 slot.process.ask_to_stop()
         for slot in slots:
-            if slot.process is not None:
-                slot.process.wait_stopped()
-            slot.reservation.close()
-        self._sink.close()
+            _end_slot(slot)
+        self._opened = False
+        if self._spec is not None:
+            self._sink.close()
 
     async def wait_exited(self) -> ReplicaExit:
         """Waits until a replica ends that nobody stopped. Exits that happened before come first, each once.
@@ -223,20 +331,46 @@ class ProcessProvider(Provider):
                 self._changed.wait()
         raise ProviderError("the provider does not run: no replica can end")
 
+    def _open(self, spec: ProcessSpec) -> None:
+        self._stopping = threading.Event()
+        self._exits.clear()
+        self._numbers = itertools.count()
+        self._opened = True
+        self._sink.open()
+
+    def _add_slot(self) -> _Slot:
+        slot = _Slot(f"{self._command.name}-{next(self._numbers)}", PortReservation(self.spec.host))
+        self._slots.append(slot)
+        self._spawn(slot)
+        return slot
+
+    def _slot_of(self, replica: Replica) -> _Slot:
+        for slot in self._slots:
+            if slot.replica.name == replica.name:
+                return slot
+        raise ProviderError(f"this provider does not run {replica.name}")
+
     def _spawn(self, slot: _Slot) -> None:
         """Starts the slot's process. It listens already where the command takes a file descriptor."""
         port, host = slot.reservation.port, slot.reservation.host
         listener = slot.reservation.listening_socket() if self._command.takes_fd else None
         if listener is None:
-            slot.reservation.make_way(self._hold_port)
+            slot.reservation.make_way(self.spec.hold_port)
         try:
             fds = [] if listener is None else [listener.fileno()]
             slot.process = ReplicaProcess(
                 self._command.arguments(host, port, fds[0] if fds else None),
-                env={**_DEFAULTS, **os.environ, **self._env_vars, "PORT": str(port), "HOST": host},
-                cwd=self._cwd,
+                env={
+                    **_DEFAULTS,
+                    **os.environ,
+                    **this_owner().variables(),
+                    **self.spec.env_vars,
+                    "PORT": str(port),
+                    "HOST": host,
+                },
+                cwd=None if self.spec.cwd is None else str(self.spec.cwd),
                 passed_fds=fds,
-                grace_s=self._stop_grace_s,
+                grace_s=self.spec.stop_grace_s,
                 on_line=lambda text: self._sink.line(slot.replica.name, text),
                 on_exit=lambda process, code: self._notice_exit(slot, process, code),
             )
@@ -245,13 +379,16 @@ class ProcessProvider(Provider):
             if listener is not None:
                 listener.close()
 
-    async def _make_ready(self, slot: _Slot, failures: list[ServerStartError], scope: anyio.CancelScope) -> None:
+    async def _make_ready(
+        self, slot: _Slot, failures: list[ServerStartError], scope: anyio.CancelScope, timeout_s: float | None = None
+    ) -> None:
         """Waits for one replica; on failure keeps the error and ends the waiting for the others."""
+        timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
         process = slot.process
         assert process is not None
         host, port = slot.reservation.host, slot.reservation.port
         ended = process.exited.done
-        last = await wait_until_ready(host, port, self._health_path, self._ready_timeout_s, ended)
+        last = await wait_until_ready(host, port, self.spec.health_path, timeout_s, ended)
         with self._changed:
             slot.ready = not last and not ended()
         if slot.ready:
@@ -261,14 +398,14 @@ class ProcessProvider(Provider):
             message = f"{name} ended with exit code {process.exited.result()} before it was ready{self._hint(process)}"
         else:
             message = (
-                f"{name} was not ready within {self._ready_timeout_s:g} s: GET {slot.replica.base_url}"
-                f"{self._health_path}: {last}. Raise ready_timeout_s, or look at what it wrote:"
+                f"{name} was not ready within {timeout_s:g} s: GET {slot.replica.base_url}"
+                f"{self.spec.health_path}: {last}. Raise ready_timeout_s, or look at what it wrote:"
             )
         failures.append(ServerStartError(message, log_tail=process.log_tail()))
         scope.cancel()
 
     def _hint(self, process: ReplicaProcess) -> str:
-        if "already in use" in process.log_tail() and not self._command.takes_fd and self._hold_port:
+        if "already in use" in process.log_tail() and not self._command.takes_fd and self.spec.hold_port:
             return ". If its server binds without SO_REUSEADDR, pass hold_port=False. It wrote:"
         return ". It wrote:"
 
@@ -278,7 +415,7 @@ class ProcessProvider(Provider):
             if self._stopping.is_set() or not slot.ready:
                 return
             stopping = self._stopping
-            restarting = slot.restarts < self._max_restarts
+            restarting = slot.restarts < self.spec.max_restarts
             report = ReplicaExit(slot.replica, code, process.log_tail(), restarting)
             self._exits.append(report)
             self._changed.notify_all()

@@ -1,0 +1,360 @@
+"""Servers under an engine with an API (Docker, Kubernetes, ...), kept by a thread of the provider's own.
+
+Everything that an engine's client does happens on that thread's event loop: its events and logs are read, and leases
+are renewed, also while a trainer keeps its own loop, or its only thread, busy. Callers reach it from any loop and from
+none. A subclass says how one replica is started and removed; this runs many of them, waits until they are ready, and
+keeps what is known of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+
+from openenv_trl.background import BackgroundLoop
+from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
+from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
+from openenv_trl.providers.logs import LogSink, logger
+from openenv_trl.providers.owner import this_owner
+from openenv_trl.providers.readiness import wait_until_ready
+from openenv_trl.providers.spec import ServerSpec
+
+SpecT = TypeVar("SpecT", bound=ServerSpec)
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Kept:
+    """What is known of one replica that was launched."""
+
+    replica: Replica
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    exit: ReplicaExit | None = None
+    ready: bool = False
+    removing: bool = False
+
+
+class EngineProvider(Provider, Generic[SpecT]):
+    """A provider whose replicas are kept by an engine with an API.
+
+    Args:
+        spec: What to run; None where ``start`` is given it.
+        on_exit: Called when a ready replica ends by itself, from the provider's thread.
+        on_log: Called with the replica's name and one line, from the provider's thread.
+    """
+
+    def __init__(
+        self,
+        spec: SpecT | None = None,
+        *,
+        on_exit: Callable[[ReplicaExit], None] | None = None,
+        on_log: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self._spec: SpecT | None = None if spec is None else self._own_spec(spec)
+        self._on_exit = on_exit
+        self._on_log = on_log
+        self._pid = os.getpid()
+        self._engine = BackgroundLoop(f"openenv-{type(self).__name__}")
+        self._kept: dict[str, Kept] = {}
+        """By name. Read from any thread, written on the provider's."""
+        self._exits: deque[ReplicaExit] = deque()
+        self._changed = anyio.Event()
+        self._connected = False
+        self._connecting = anyio.Lock()
+        self._numbers = itertools.count()
+        self._sink = LogSink(None, on_log)
+
+    # What an engine does, on the provider's loop.
+
+    @abstractmethod
+    async def _connect(self) -> None:
+        """Reach the engine, and begin to watch it.
+
+        Raises:
+            ProviderError: It does not answer; the message says what to start or set.
+        """
+
+    @abstractmethod
+    async def _disconnect(self) -> None:
+        """Let go of the engine. Called when nothing of the provider's runs any more, also where `_connect` failed."""
+
+    @abstractmethod
+    async def _launch(self, name: str) -> Replica:
+        """Start one replica and return as soon as its address is known; it need not answer yet.
+
+        Cancelled or failed, nothing of it may be left.
+
+        Raises:
+            ServerStartError: It could not be started, as when its image is missing.
+            ProviderError: The engine does not answer.
+        """
+
+    @abstractmethod
+    async def _remove(self, replica: Replica) -> None:
+        """End one replica, and remove what it left: its container, its volumes. It may be gone already."""
+
+    @abstractmethod
+    async def _is_alive(self, replica: Replica) -> bool:
+        """Whether the engine says that it runs."""
+
+    @abstractmethod
+    async def _read_logs(self, replica: Replica, tail: int) -> str:
+        """Its last lines."""
+
+    async def _health(self, replica: Replica, timeout_s: float, ended: Callable[[], bool]) -> str:
+        """Wait until it answers its health check; returns "" when it did, else what came last."""
+        parts = urlsplit(replica.base_url)
+        assert parts.hostname is not None
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return await wait_until_ready(parts.hostname, port, self.spec.health_path, timeout_s, ended)
+
+    # What a subclass may use.
+
+    @property
+    def spec(self) -> SpecT:
+        """What is run.
+
+        Raises:
+            ConfigurationError: Nobody said.
+        """
+        if self._spec is None:
+            raise ConfigurationError(f"{type(self).__name__} has nothing to run: give it a {self.SPEC.__name__}.")
+        return self._spec
+
+    def _lease_variables(self, name: str) -> dict[str, str]:
+        """Environment variables of a replica's server: whose it is, and for how long it lives without its owner."""
+        return this_owner().variables()
+
+    def _default_name(self) -> str:
+        """What replicas are called where the spec gives no name."""
+        return self.spec.type
+
+    def _note_exit(self, name: str, exit_code: int | None, log_tail: str, reason: str = "") -> None:
+        """Take note that a replica has ended; called on the provider's loop as soon as the engine tells."""
+        kept = self._kept.get(name)
+        if kept is None or kept.exit is not None:
+            return
+        kept.exit = ReplicaExit(kept.replica, exit_code, log_tail, reason=reason)
+        kept.ended.set()
+        if not kept.ready or kept.removing:
+            return
+        logger.warning("%s has died: %s", name, reason or f"exit code {exit_code}")
+        self._exits.append(kept.exit)
+        self._wake()
+        if self._on_exit is not None:
+            try:
+                self._on_exit(kept.exit)
+            except Exception:
+                logger.exception("on_exit failed")  # the caller's own code
+
+    # The contract.
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The replicas that were started and have not ended; empty before ``start`` and after ``stop``."""
+        return [kept.replica for kept in list(self._kept.values()) if kept.ready and kept.exit is None]
+
+    async def start(self, spec: ServerSpec | None = None) -> Endpoint:
+        """Starts all replicas at the same time and waits until each is ready: see `Provider.start`."""
+        if self._kept:
+            raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
+        if spec is not None:
+            self._spec = self._own_spec(spec)
+        started: list[Replica] = []
+        failures: list[BaseException] = []
+
+        async def one(scope: anyio.CancelScope) -> None:
+            try:
+                started.append(await self._begin())
+            except (ServerStartError, ProviderError) as error:
+                failures.append(error)
+                scope.cancel()
+
+        async def all_of_them() -> None:
+            async with anyio.create_task_group() as group:
+                for _ in range(self.spec.replicas):
+                    group.start_soon(one, group.cancel_scope)
+            if failures:
+                raise failures[0]
+
+        try:
+            await self._engine.call(all_of_them)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.stop()
+            raise
+        started.sort(key=lambda replica: list(self._kept).index(replica.name))
+        return Endpoint(self._base_name(), tuple(started))
+
+    async def add_replica(self) -> Replica:
+        """Starts one more replica and waits until it is ready: see `Provider.add_replica`."""
+        self.spec  # noqa: B018 - raises where there is none
+        return await self._engine.call(self._begin)
+
+    async def remove_replica(self, replica: Replica) -> None:
+        """Ends one replica and everything it started. Does nothing where it is gone already."""
+        if self._engine.runs and self._pid == os.getpid():
+            await self._engine.call(self._end, replica.name)
+
+    async def stop(self) -> None:
+        """Ends all replicas and everything they started. May be called again, and before ``start``."""
+        if not self._engine.runs or self._pid != os.getpid():
+            return  # in a forked copy of the provider the servers are not its own
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._engine.call(self._end_all)
+            finally:
+                await anyio.to_thread.run_sync(self._engine.close)
+
+    async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
+        """Waits until a replica answers its health check: see `Provider.wait_ready`."""
+        wanted = self.replicas if replica is None else [replica]
+        for each in wanted:
+            await self._engine.call(self._await_ready, self._kept_of(each), timeout_s)
+
+    async def logs(self, replica: Replica | None = None, tail: int = 100) -> str:
+        """The last lines that a replica wrote."""
+        kept = self._kept_of(self._the_replica(replica))
+        if kept.exit is not None:
+            return "\n".join(kept.exit.log_tail.splitlines()[-tail:])
+        return await self._engine.call(self._read_logs, kept.replica, tail)
+
+    async def alive(self, replica: Replica | None = None) -> bool:
+        """Whether a replica's server runs; of all of them, if None."""
+        wanted = [kept.replica for kept in self._kept.values()] if replica is None else [replica]
+        for each in wanted:
+            kept = self._kept.get(each.name)
+            if kept is None or kept.exit is not None or not await self._engine.call(self._is_alive, kept.replica):
+                return False
+        return bool(wanted)
+
+    async def wait_exited(self) -> ReplicaExit:
+        """Waits until a replica ends that nobody stopped: see `Provider.wait_exited`."""
+        if not self._engine.runs:
+            raise ProviderError("the provider does not run: no replica can end")
+        return await self._engine.call(self._take_exit)
+
+    # On the provider's loop.
+
+    async def _begin(self) -> Replica:
+        """One more replica, ready."""
+        async with self._connecting:
+            if not self._connected:
+                self._sink = LogSink(self.spec.log_path, self._on_log)
+                self._sink.open()
+                try:
+                    await self._connect()
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await self._disconnect()
+                    raise
+                self._connected = True
+        name = f"{self._base_name()}-{next(self._numbers)}"
+        kept = Kept(Replica("", name))
+        self._kept[name] = kept
+        try:
+            kept.replica = await self._launch(name)
+            if kept.exit is not None:
+                kept.exit = replace(kept.exit, replica=kept.replica)
+            await self._await_ready(kept, None)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._end(name)
+            raise
+        return kept.replica
+
+    async def _await_ready(self, kept: Kept, timeout_s: float | None) -> None:
+        timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
+        last = "no answer"
+
+        async def ask(scope: anyio.CancelScope) -> None:
+            nonlocal last
+            last = await self._health(kept.replica, timeout_s, lambda: kept.exit is not None)
+            scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, group.cancel_scope)
+            await kept.ended.wait()
+            group.cancel_scope.cancel()
+        name = kept.replica.name
+        if kept.exit is not None:
+            why = kept.exit.reason or f"exit code {kept.exit.exit_code}"
+            wrote = " It wrote:" if kept.exit.log_tail.strip() else " It wrote nothing."
+            message = f"{name} ended before it was ready: {why}.{wrote}"
+            raise ServerStartError(message, log_tail=kept.exit.log_tail)
+        if last:
+            raise ServerStartError(
+                f"{name} was not ready within {timeout_s:g} s: GET {kept.replica.base_url}{self.spec.health_path}: "
+                f"{last}. Raise ready_timeout_s, or look at what it wrote:",
+                log_tail=await self._read_logs(kept.replica, 60),
+            )
+        kept.ready = True
+
+    async def _end(self, name: str) -> None:
+        kept = self._kept.get(name)
+        if kept is None:
+            return
+        kept.removing = True
+        try:
+            if kept.replica.id:
+                await self._remove(kept.replica)
+        finally:
+            self._kept.pop(name, None)
+
+    async def _end_all(self) -> None:
+        failures: list[Exception] = []
+
+        async def end(name: str) -> None:
+            try:
+                await self._end(name)
+            except Exception as error:
+                # One engine call that fails must not keep the others from being made.
+                failures.append(error)
+
+        async with anyio.create_task_group() as group:
+            for name in list(self._kept):
+                group.start_soon(end, name)
+        self._exits.clear()
+        connected, self._connected = self._connected, False
+        self._wake()
+        if connected:
+            await self._disconnect()
+        self._sink.close()
+        if failures:
+            raise failures[0]
+
+    async def _take_exit(self) -> ReplicaExit:
+        while not self._exits:
+            changed = self._changed
+            await changed.wait()
+            if not self._connected and not self._exits:
+                raise ProviderError("the provider was stopped: no replica can end")
+        return self._exits.popleft()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    def _base_name(self) -> str:
+        return self.spec.name or self._default_name()
+
+    def _kept_of(self, replica: Replica) -> Kept:
+        kept = self._kept.get(replica.name)
+        if kept is None:
+            raise ProviderError(f"this provider does not run {replica.name}")
+        return kept
+
+    def _own_spec(self, spec: Any) -> SpecT:
+        if not isinstance(spec, self.SPEC):
+            raise ConfigurationError(
+                f"{type(self).__name__} runs a {self.SPEC.__name__}, and was given a {type(spec).__name__}."
+            )
+        return spec

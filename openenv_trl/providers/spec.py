@@ -1,0 +1,92 @@
+"""What is to be run, as data: the fields that every kind of server has, and those of every container.
+
+Each provider has a spec of its own, told apart by ``type`` (``docker``, ``kubernetes``, ...), so that a YAML file can
+name one; `openenv_trl.providers.specs` has them all.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+_UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+
+
+def _bytes_of(value: Any) -> Any:
+    """Reads ``512m``, ``2g``, ``2GiB`` and ``2Gi`` (powers of 1024, as Docker and Kubernetes mean them)."""
+    if not isinstance(value, str):
+        return value
+    matched = _SIZE.fullmatch(re.sub(r"(?i)i$", "ib", value.strip()))
+    if matched is None:
+        raise ValueError(f"{value!r} is no size: write bytes, or a number with k, m or g, such as '512m'")
+    return int(float(matched[1]) * _UNITS[matched[2].lower()])
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes_of), Field(ge=0)]
+"""A size in bytes; in settings also ``"512m"``."""
+
+
+def _text_of(value: Any) -> Any:
+    # YAML's `MAX_CONCURRENT_ENVS: 64` and `DEBUG: true` are meant as the text.
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(_text_of)]
+
+
+class ServerSpec(BaseModel, frozen=True, extra="forbid"):
+    """Servers of one environment, however they run."""
+
+    type: str
+    """Which provider runs it."""
+    name: str | None = None
+    """What replicas are called in logs and by their engine; after the image or project if None."""
+    replicas: int = Field(default=1, ge=1)
+    """Servers that are started together."""
+    env_vars: dict[str, Text] = Field(default_factory=dict[str, Text])
+    """Environment variables of each server."""
+    ready_timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds within which each server must answer its health check, the pull of its image not counted."""
+    stop_grace_s: float = Field(default=5.0, ge=0)
+    """Seconds between asking a server to end and killing it."""
+    health_path: str = "/health"
+    """The path that is asked for readiness."""
+    log_path: Path | None = None
+    """A file to which the servers' lines are appended."""
+
+
+class ContainerSpec(ServerSpec, frozen=True):
+    """Servers in containers of an image. What is None is as the image's labels say, then as the engine does."""
+
+    image: str = Field(min_length=1)
+    """The image to run, such as ``echo-env:latest``."""
+    command: list[str] | None = None
+    """What to run in it, in place of the image's own command."""
+    port: int = Field(default=8000, ge=1, le=65535)
+    """The port on which the server listens inside its container."""
+    labels: dict[str, Text] = Field(default_factory=dict[str, Text])
+    """Labels beside those that say whose the container is."""
+    cpus: float | None = Field(default=None, gt=0)
+    """CPU cores at most."""
+    memory: Bytes | None = None
+    """Memory at most; a server that needs more is killed."""
+    pids: int | None = Field(default=None, ge=1)
+    """Processes and threads at most."""
+    read_only: bool | None = None
+    """Whether the root file system is read-only, with /tmp in memory."""
+    tmpfs: Bytes = 256 * 1024**2
+    """The size of /tmp, where the root file system is read-only."""
+    network: Literal["open", "internal"] | None = None
+    """``internal``: the server can be reached from its owner, and itself reaches nothing outside its own network."""
+    user: str | None = None
+    """The user to run as, ``1000:1000``; the image's own if None."""
+    drop_capabilities: bool = True
+    """Whether the server runs without any Linux capability, and cannot gain one."""
+    lease_s: float = Field(default=60.0, gt=0)
+    """Seconds after which a server ends by itself, when its owner has stopped to renew its lease."""

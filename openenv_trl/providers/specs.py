@@ -1,0 +1,80 @@
+"""All kinds of providers by the ``type`` that a settings file gives them, each imported when it is named."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.providers.base import Provider
+from openenv_trl.providers.spec import ServerSpec
+
+_HOMES = {
+    "process": ("openenv_trl.providers.process", "ProcessSpec", "ProcessProvider"),
+    "uv": ("openenv_trl.providers.uv", "UVSpec", "UVProvider"),
+    "docker": ("openenv_trl.providers.docker", "DockerSpec", "LocalDockerProvider"),
+    "swarm": ("openenv_trl.providers.swarm", "SwarmSpec", "DockerSwarmProvider"),
+    "kubernetes": ("openenv_trl.providers.kubernetes", "KubernetesSpec", "KubernetesProvider"),
+    "daytona": ("openenv_trl.providers.daytona", "DaytonaSpec", "DaytonaProvider"),
+    "space": ("openenv_trl.providers.space", "SpaceSpec", "SpaceProvider"),
+    "remote": ("openenv_trl.providers.remote", "RemoteSpec", "RemoteProvider"),
+}
+
+PROVIDER_TYPES = tuple(_HOMES)
+"""The values of ``type``."""
+
+
+def read_spec(settings: Mapping[str, Any] | ServerSpec) -> ServerSpec:
+    """Read what a settings file says of a provider.
+
+    Args:
+        settings: ``type``, and the fields of that type's spec; or a spec already.
+
+    Raises:
+        ConfigurationError: The type is unknown, a field is, or a value cannot be used; all that is wrong is named.
+
+    Example:
+        >>> read_spec({"type": "docker", "image": "echo-env:latest", "memory": "512m"})
+    """
+    if isinstance(settings, ServerSpec):
+        return settings
+    kind = settings.get("type")
+    if kind not in _HOMES:
+        near = difflib.get_close_matches(str(kind), _HOMES, n=1)
+        hint = f" Is '{near[0]}' meant?" if near else ""
+        what = "has no type" if kind is None else f"has the type {kind!r}, which there is not"
+        raise ConfigurationError(f"The provider {what}.{hint} Set type to one of: {', '.join(_HOMES)}.")
+    module, spec, _ = _HOMES[kind]
+    model = cast("type[ServerSpec]", getattr(importlib.import_module(module), spec))
+    try:
+        return model.model_validate(dict(settings))
+    except ValidationError as error:
+        wrong = "; ".join(_in_words(each, model) for each in error.errors())
+        raise ConfigurationError(f"The provider of type '{kind}' cannot be used: {wrong}.") from error
+
+
+def make_provider(settings: Mapping[str, Any] | ServerSpec, **observers: Any) -> Provider:
+    """Make the provider for a spec; nothing is started yet.
+
+    Args:
+        settings: As for `read_spec`.
+        **observers: ``on_exit`` and ``on_log`` of the provider.
+
+    Raises:
+        ConfigurationError: As `read_spec`; or the package that the provider needs is not installed.
+    """
+    spec = read_spec(settings)
+    module, _, provider = _HOMES[spec.type]
+    return getattr(importlib.import_module(module), provider)(spec, **observers)
+
+
+def _in_words(error: Any, model: type[ServerSpec]) -> str:
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] != "extra_forbidden":
+        return f"{name}: {error['msg']}"
+    near = difflib.get_close_matches(name, model.model_fields, n=1)
+    return f"it has no field '{name}'" + (f" (is '{near[0]}' meant?)" if near else "")

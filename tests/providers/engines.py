@@ -1,0 +1,126 @@
+"""Docker engines for tests: the machine's own, and private ones that a test may restart, kill or make a Swarm of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REQUIRED = os.environ.get("OPENENV_TRL_REQUIRE_DOCKER") == "1"
+
+
+def leave_out(reason: str) -> NoReturn:
+    """Skips the test, or fails it where a Docker engine is required (OPENENV_TRL_REQUIRE_DOCKER=1)."""
+    if REQUIRED:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def docker(*arguments: str, host: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Runs one docker command, on the machine's engine or another."""
+    environment = os.environ if host is None else {**os.environ, "DOCKER_HOST": host}
+    run = subprocess.run(["docker", *arguments], capture_output=True, text=True, env=environment)
+    if check and run.returncode:
+        pytest.fail(f"docker {' '.join(arguments)} failed:\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
+    return run
+
+
+def require_engine() -> None:
+    """Leaves the test out where no engine answers."""
+    if shutil.which("docker") is None or docker("info", check=False).returncode:
+        leave_out(
+            "No Docker engine answers. Start one: on Debian `apt-get install docker.io`, then `dockerd &` as root."
+        )
+
+
+class PrivateEngine:
+    """A Docker engine of the test's own, with its own images, containers and bridge. Needs root.
+
+    It sets no iptables rules: published ports go through Docker's own proxy, and networks are not kept apart.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "docker.sock"
+        self.host = f"unix://{self.socket}"
+        self._bridge = f"ot{uuid.uuid4().hex[:8]}"
+        self._process: subprocess.Popen[bytes] | None = None
+        third = int(self._bridge[2:4], 16)
+        subprocess.run(["ip", "link", "add", self._bridge, "type", "bridge"], check=True)
+        subprocess.run(["ip", "addr", "add", f"172.30.{third}.1/24", "dev", self._bridge], check=True)
+        subprocess.run(["ip", "link", "set", self._bridge, "up"], check=True)
+
+    def start(self) -> None:
+        """Starts the engine, or starts it again with what it had."""
+        options = ("--data-root", str(self.folder / "data"), "--exec-root", str(self.folder / "exec"))
+        network = ("--bridge", self._bridge, "--iptables=false", "--ip-masq=false")
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["dockerd", *options, "--pidfile", str(self.folder / "pid"), "--host", self.host, *network],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 60
+        while docker("info", host=self.host, check=False).returncode:
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                pytest.fail(f"the private engine did not come up:\n{(self.folder / 'log').read_text()[-3000:]}")
+            time.sleep(0.1)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Ends the engine: with SIGTERM its containers end too."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+            self._process = None
+
+    def load(self, *images: str) -> None:
+        """Copies images from the machine's engine."""
+        with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as save:
+            subprocess.run(["docker", "--host", self.host, "load", "--quiet"], stdin=save.stdout, check=True)
+
+    def docker(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs one docker command on it."""
+        return docker(*arguments, host=self.host, check=check)
+
+    def close(self) -> None:
+        """Removes all of it."""
+        if self._process is not None:
+            names = self.docker("ps", "--all", "--quiet", check=False).stdout.split()
+            if names:
+                self.docker("rm", "--force", "--volumes", *names, check=False)
+        self.stop()
+        subprocess.run(["ip", "link", "del", self._bridge], check=False)
+        for mount in [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]:
+            if mount.startswith(str(self.folder)):
+                subprocess.run(["umount", "-l", mount], check=False)
+
+
+@contextlib.contextmanager
+def private_engine(images: Sequence[str] = ()) -> Iterator[PrivateEngine]:
+    """A private engine with copies of the machine's images, for a block; left out where it cannot be had."""
+    require_engine()
+    if os.geteuid() != 0 or shutil.which("dockerd") is None or shutil.which("ip") is None:
+        leave_out("A private Docker engine needs root, dockerd and ip.")
+    # Not pytest's folder: a socket's path may not be longer than a hundred characters.
+    folder = Path(tempfile.mkdtemp(prefix="engine-"))
+    engine = PrivateEngine(folder)
+    try:
+        engine.start()
+        if images:
+            engine.load(*images)
+        yield engine
+    finally:
+        engine.close()
+        shutil.rmtree(folder, ignore_errors=True)
