@@ -8,20 +8,24 @@ keeps what is known of each.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 
 from openenv_trl.background import BackgroundLoop
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
+from openenv_trl.providers.lease import LeaseKeeper
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.owner import this_owner
 from openenv_trl.providers.readiness import wait_until_ready
@@ -71,6 +75,8 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._connecting = anyio.Lock()
         self._numbers = itertools.count()
         self._sink = LogSink(None, on_log)
+        self._leases = LeaseKeeper(self._leased)
+        self._renewing: Future[Any] | None = None
 
     # What an engine does, on the provider's loop.
 
@@ -131,7 +137,15 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     def _lease_variables(self, name: str) -> dict[str, str]:
         """Environment variables of a replica's server: whose it is, and for how long it lives without its owner."""
-        return this_owner().variables()
+        lease_s: float | None = getattr(self.spec, "lease_s", None)
+        if lease_s is None:
+            return this_owner().variables()
+        return {**this_owner().variables(), **self._leases.variables(lease_s, self.spec.ready_timeout_s)}
+
+    async def _spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Future[Any]:
+        """Run a function beside all else on the provider's loop; cancel the future to end it, or stop the provider."""
+        start = functools.partial(self._engine.portal().start_task_soon, function, *arguments)
+        return await anyio.to_thread.run_sync(start)
 
     def _default_name(self) -> str:
         """What replicas are called where the spec gives no name."""
@@ -257,6 +271,9 @@ class EngineProvider(Provider, Generic[SpecT]):
                         await self._disconnect()
                     raise
                 self._connected = True
+                lease_s: float | None = getattr(self.spec, "lease_s", None)
+                if lease_s is not None:
+                    self._renewing = await self._spawn(self._leases.run, lease_s)
         name = f"{self._base_name()}-{next(self._numbers)}"
         kept = Kept(Replica("", name))
         self._kept[name] = kept
@@ -323,6 +340,9 @@ class EngineProvider(Provider, Generic[SpecT]):
             for name in list(self._kept):
                 group.start_soon(end, name)
         self._exits.clear()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
         connected, self._connected = self._connected, False
         self._wake()
         if connected:
@@ -342,6 +362,9 @@ class EngineProvider(Provider, Generic[SpecT]):
     def _wake(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+    def _leased(self) -> list[Replica]:
+        return [kept.replica for kept in self._kept.values() if kept.exit is None and not kept.removing]
 
     def _base_name(self) -> str:
         return self.spec.name or self._default_name()

@@ -1,0 +1,15 @@
+"""The lease of an environment server, as its owner and the server agree on it: variables, a path, a header.
+
+A server that is started with a lease ends by itself when nobody renews it. ``POST /lease`` with the token renews: 204;
+another token: 403. A server without a lease has no such path.
+"""
+
+LEASE_VARIABLE = "OPENENV_TRL_LEASE_S"
+"""Seconds after which a server ends that nobody renews, counted from when it serves."""
+LEASE_TOKEN_VARIABLE = "OPENENV_TRL_LEASE_TOKEN"
+"""The secret that renews it."""
+LEASE_START_VARIABLE = "OPENENV_TRL_LEASE_START_S"
+"""Seconds within which the server has to serve, from the start of its process."""
+LEASE_PATH = "/lease"
+LEASE_HEADER = "x-openenv-lease"
+"""The header with the token."""
