@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import threading
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ import anyio.to_thread
 from openenv_trl.background import BackgroundLoop
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
+from openenv_trl.providers.kept import Exits, Kept, Start
 from openenv_trl.providers.lease import LeaseKeeper
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.owner import this_owner
@@ -32,18 +33,6 @@ from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import ServerSpec
 
 SpecT = TypeVar("SpecT", bound=ServerSpec)
-T = TypeVar("T")
-
-
-@dataclass(eq=False)
-class Kept:
-    """What is known of one replica that was launched."""
-
-    replica: Replica
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    exit: ReplicaExit | None = None
-    ready: bool = False
-    removing: bool = False
 
 
 class EngineProvider(Provider, Generic[SpecT]):
@@ -69,10 +58,12 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._engine = BackgroundLoop(f"openenv-{type(self).__name__}")
         self._kept: dict[str, Kept] = {}
         """By name. Read from any thread, written on the provider's."""
-        self._exits: deque[ReplicaExit] = deque()
-        self._changed = anyio.Event()
+        self._exits = Exits()
         self._connected = False
         self._connecting = anyio.Lock()
+        self._starts: set[Start] = set()
+        self._stopping = False
+        self._one_stop = threading.Lock()
         self._numbers = itertools.count()
         self._sink = LogSink(None, on_log)
         self._leases = LeaseKeeper(self._leased)
@@ -161,8 +152,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         if not kept.ready or kept.removing:
             return
         logger.warning("%s has died: %s", name, reason or f"exit code {exit_code}")
-        self._exits.append(kept.exit)
-        self._wake()
+        self._exits.put(kept.exit)
         if self._on_exit is not None:
             try:
                 self._on_exit(kept.exit)
@@ -188,7 +178,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         async def one(scope: anyio.CancelScope) -> None:
             try:
                 started.append(await self._begin())
-            except (ServerStartError, ProviderError) as error:
+            except Exception as error:
                 failures.append(error)
                 scope.cancel()
 
@@ -223,10 +213,14 @@ class EngineProvider(Provider, Generic[SpecT]):
         if not self._engine.runs or self._pid != os.getpid():
             return  # in a forked copy of the provider the servers are not its own
         with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._one_stop.acquire)
             try:
-                await self._engine.call(self._end_all)
+                if self._engine.runs:
+                    await self._engine.call(self._end_all)
             finally:
                 await anyio.to_thread.run_sync(self._engine.close)
+                self._stopping = False
+                self._one_stop.release()
 
     async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
         """Waits until a replica answers its health check: see `Provider.wait_ready`."""
@@ -258,8 +252,21 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     # On the provider's loop.
 
-    async def _begin(self) -> Replica:
-        """One more replica, ready."""
+    async def _begin(self, ready: bool = True) -> Replica:
+        """One more replica; ready, unless that is left to a later `_await_ready`."""
+        start = Start()
+        if self._stopping:
+            raise ProviderError("the provider is being stopped: it starts nothing", phase="start")
+        self._starts.add(start)
+        try:
+            with start.scope:
+                return await self._bring_up(ready)
+        finally:
+            self._starts.discard(start)
+            start.over.set()
+        raise ProviderError("the provider was stopped while a replica started", phase="start")
+
+    async def _bring_up(self, ready: bool) -> Replica:
         async with self._connecting:
             if not self._connected:
                 self._sink = LogSink(self.spec.log_path, self._on_log)
@@ -281,7 +288,8 @@ class EngineProvider(Provider, Generic[SpecT]):
             kept.replica = await self._launch(name)
             if kept.exit is not None:
                 kept.exit = replace(kept.exit, replica=kept.replica)
-            await self._await_ready(kept, None)
+            if ready:
+                await self._await_ready(kept, None)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._end(name)
@@ -291,16 +299,22 @@ class EngineProvider(Provider, Generic[SpecT]):
     async def _await_ready(self, kept: Kept, timeout_s: float | None) -> None:
         timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
         last = "no answer"
+        failures: list[Exception] = []
 
         async def ask(scope: anyio.CancelScope) -> None:
             nonlocal last
-            last = await self._health(kept.replica, timeout_s, lambda: kept.exit is not None)
+            try:
+                last = await self._health(kept.replica, timeout_s, lambda: kept.exit is not None)
+            except Exception as error:
+                failures.append(error)
             scope.cancel()
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask, group.cancel_scope)
             await kept.ended.wait()
             group.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
         name = kept.replica.name
         if kept.exit is not None:
             why = kept.exit.reason or f"exit code {kept.exit.exit_code}"
@@ -327,6 +341,11 @@ class EngineProvider(Provider, Generic[SpecT]):
             self._kept.pop(name, None)
 
     async def _end_all(self) -> None:
+        # What is still on its way cleans up after itself, while the engine can be reached.
+        self._stopping = True
+        for start in list(self._starts):
+            start.scope.cancel()
+            await start.over.wait()
         failures: list[Exception] = []
 
         async def end(name: str) -> None:
@@ -339,12 +358,11 @@ class EngineProvider(Provider, Generic[SpecT]):
         async with anyio.create_task_group() as group:
             for name in list(self._kept):
                 group.start_soon(end, name)
-        self._exits.clear()
+        self._exits.stop()
         if self._renewing is not None:
             self._renewing.cancel()
             self._renewing = None
         connected, self._connected = self._connected, False
-        self._wake()
         if connected:
             await self._disconnect()
         self._sink.close()
@@ -352,16 +370,10 @@ class EngineProvider(Provider, Generic[SpecT]):
             raise failures[0]
 
     async def _take_exit(self) -> ReplicaExit:
-        while not self._exits:
-            changed = self._changed
-            await changed.wait()
-            if not self._connected and not self._exits:
-                raise ProviderError("the provider was stopped: no replica can end")
-        return self._exits.popleft()
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        gone = await self._exits.take()
+        if gone is None:
+            raise ProviderError("the provider was stopped: no replica can end")
+        return gone
 
     def _leased(self) -> list[Replica]:
         return [kept.replica for kept in self._kept.values() if kept.exit is None and not kept.removing]
