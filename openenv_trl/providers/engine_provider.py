@@ -168,6 +168,9 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def start(self, spec: ServerSpec | None = None) -> Endpoint:
         """Starts all replicas at the same time and waits until each is ready: see `Provider.start`."""
+        return await self._start_all(spec, ready=True)
+
+    async def _start_all(self, spec: ServerSpec | None, ready: bool) -> Endpoint:
         if self._kept:
             raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
         if spec is not None:
@@ -177,7 +180,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
         async def one(scope: anyio.CancelScope) -> None:
             try:
-                started.append(await self._begin())
+                started.append(await self._begin(ready))
             except Exception as error:
                 failures.append(error)
                 scope.cancel()
