@@ -8,11 +8,12 @@ on when its callers are gone.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +22,9 @@ from typing_extensions import Self
 from openenv_trl.errors import ConfigurationError, OpenEnvError, SessionCapacityError, SessionStateError
 from openenv_trl.providers.logs import logger
 from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, PoolMetrics
-from openenv_trl.providers.pool_state import PoolState, closed_error
+from openenv_trl.providers.pool_errors import closed_error
+from openenv_trl.providers.pool_server import BackOff
+from openenv_trl.providers.pool_state import PoolState
 from openenv_trl.providers.server_identity import refuse_twins
 
 
@@ -34,6 +37,9 @@ class ClosableSession(Protocol):
 
 
 SessionT = TypeVar("SessionT", bound=ClosableSession)
+
+# Pools of many trainers that were refused together do not come back together.
+_BACK_OFF = BackOff(jitter=0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +62,8 @@ class _Waiter:
     grant: Grant | None = None
     error: OpenEnvError | None = None
     connect: Connect | None = None
+    abandoned: bool = False
+    """Whether its attempt is to be given up, whatever it brings."""
     scope: anyio.CancelScope | None = None
 
 
@@ -82,6 +90,9 @@ class SessionPool(Generic[SessionT]):
         ...     await session.reset(seed=1)
     """
 
+    SERVERS_COME: ClassVar[bool] = False
+    """Whether the pool may begin without a server."""
+
     def __init__(
         self,
         base_urls: Sequence[str],
@@ -94,15 +105,23 @@ class SessionPool(Generic[SessionT]):
     ) -> None:
         if isinstance(base_urls, str):
             raise ConfigurationError(f"base_urls is the string {base_urls!r}; pass a list of addresses")
-        if not base_urls:
+        if not base_urls and not self.SERVERS_COME:
             raise ConfigurationError("base_urls is empty; the pool needs the address of at least one server")
         refuse_twins(base_urls)
         if sessions_per_server < 1:
             raise ConfigurationError(f"sessions_per_server={sessions_per_server}; it must be at least 1")
+        self._sessions_per_server = sessions_per_server
         self._connect = connect
         self._connect_timeout_s = connect_timeout_s
         self._close_timeout_s = close_timeout_s
-        self._state = PoolState(base_urls, sessions_per_server, server_patience_s=server_patience_s)
+        self._state = PoolState(
+            base_urls,
+            sessions_per_server,
+            server_patience_s=server_patience_s,
+            refused_back_off=_BACK_OFF,
+            failed_back_off=_BACK_OFF,
+            chance=random.random,
+        )
         self._sessions: dict[int, SessionT] = {}
         self._waiters: dict[int, _Waiter] = {}
         self._told_head: int | None = None
@@ -188,6 +207,31 @@ class SessionPool(Generic[SessionT]):
             raise
         await self.release(lease)
 
+    async def add_server(self, base_url: str, sessions: int | None = None) -> None:
+        """Adds a server, or takes one back that was retired. Those who wait may get their sessions there.
+
+        Args:
+            base_url: Its address.
+            sessions: Sessions to hold on it at most; as on the others if None.
+
+        Raises:
+            ConfigurationError: The pool has it already.
+        """
+        limit = self._sessions_per_server if sessions is None else sessions
+        refuse_twins([*(server.url for server in self._state.servers), base_url])
+        await self._carry_out(self._state.add_server(base_url, limit, anyio.current_time()))
+
+    async def retire_server(self, base_url: str) -> None:
+        """Opens and lends no more sessions of a server. Those that are lent are closed when they are released."""
+        await self._carry_out(self._state.retire_server(base_url, anyio.current_time()))
+
+    async def drop_server(self, base_url: str) -> None:
+        """Takes a server that is dead out of the pool, and forgets what was learned of it.
+
+        Sessions of it that are lent stay with their callers, who will notice, until they are released.
+        """
+        await self._carry_out(self._state.drop_server(base_url, anyio.current_time()))
+
     async def aclose(self) -> None:
         """Closes every session, also those that are lent; callers that wait get a SessionStateError."""
         if not self._state.is_closed:
@@ -213,13 +257,17 @@ class SessionPool(Generic[SessionT]):
         late = min(deadline, started + self._connect_timeout_s)
         with anyio.CancelScope(deadline=late) as scope:
             waiter.scope = scope
+            if waiter.abandoned:
+                scope.cancel()
             try:
                 session = await self._connect(connect.url)
             except SessionCapacityError:
                 refused = True
             except OSError as error:
                 failure = f"{type(error).__name__}: {error}"
+        abandoned = waiter.abandoned or bool(waiter.grant or waiter.error)
         waiter.scope = waiter.connect = None
+        waiter.abandoned = False
         now = anyio.current_time()
         if session is not None:
             number, decisions = self._state.connected(connect.attempt, now)
@@ -227,7 +275,7 @@ class SessionPool(Generic[SessionT]):
             waiter.opened = number
         elif refused:
             decisions = self._state.refused(connect.attempt, now)
-        elif waiter.grant or waiter.error:
+        elif abandoned:
             decisions = self._state.abandoned(connect.attempt, now)
         elif now >= deadline:
             unanswered = failure or f"no session within {now - started:.3g} s"
@@ -270,9 +318,10 @@ class SessionPool(Generic[SessionT]):
             if isinstance(decision, Close):
                 to_close.append(decision.session)
             elif isinstance(decision, Abandon):
-                scope = self._waiters[decision.ticket].scope
-                if scope is not None:
-                    scope.cancel()
+                waiter = self._waiters[decision.ticket]
+                waiter.abandoned = True
+                if waiter.scope is not None:
+                    waiter.scope.cancel()
             else:
                 waiter = self._waiters[decision.ticket]
                 if isinstance(decision, Grant):

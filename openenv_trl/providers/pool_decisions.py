@@ -51,6 +51,16 @@ Decision = Grant | Refuse | Connect | Abandon | Close
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What is known of servers that are not there yet, for a pool whose servers come and go."""
+
+    more_come: bool = False
+    """Whether more servers are on their way: callers wait for them, however long none answers."""
+    text: str = ""
+    """How things stand with them, for messages: ``2 replicas start``."""
+
+
+@dataclass(frozen=True)
 class PoolMetrics:
     """A pool's counters since it was made, and its present numbers."""
 

@@ -10,20 +10,34 @@ No clock, socket or task: the time is an argument.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class BackOff:
-    """A pause that doubles with each failure in a row."""
+    """A pause that doubles with each failure in a row, and that chance spreads: pools do not come back together."""
 
     first_s: float = 0.1
     longest_s: float = 5.0
+    jitter: float = 0.0
+    """The part of the pause that is left to chance: 0.5 makes a pause of 2 s one of 1 to 2 s."""
 
-    def pause_s(self, failures: int) -> float:
-        """The pause after so many failures in a row."""
+    def pause_s(self, failures: int, chance: float = 0.0) -> float:
+        """The pause after so many failures in a row.
+
+        Args:
+            failures: How many.
+            chance: From 0 to 1: which of the pauses that the jitter allows.
+        """
         # Beyond 2**30 only the longest pause is left, and larger powers overflow.
-        return min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30))
+        longest = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30))
+        return longest * (1.0 - self.jitter * chance)
+
+
+def no_chance() -> float:
+    """The chance that changes nothing."""
+    return 0.0
 
 
 @dataclass
@@ -49,6 +63,10 @@ class ServerSlots:
     """When a failing server may be tried."""
     last_failure: str = ""
     """Why the last attempt brought nothing; empty where the server answered it."""
+    chance: Callable[[], float] = no_chance
+    """Spreads the pauses: gives numbers from 0 to 1."""
+    retired: bool = False
+    """Whether no new session is opened or lent; those in use go on."""
 
     def __post_init__(self) -> None:
         self.learned_limit = self.limit
@@ -62,6 +80,11 @@ class ServerSlots:
     def load(self) -> int:
         """What the least-loaded server has the least of."""
         return self.in_use + self.connecting
+
+    @property
+    def allowed(self) -> int:
+        """Sessions that it holds at most, as far as is known."""
+        return min(self.limit, max(self.learned_limit, self.open))
 
     def may_connect(self, now: float) -> bool:
         """Whether one more session may be opened now."""
@@ -96,7 +119,7 @@ class ServerSlots:
         # Refusals of attempts that were under way together count once.
         if now >= self.retry_at:
             self.refusals += 1
-            self.retry_at = now + self.refused_back_off.pause_s(self.refusals)
+            self.retry_at = now + self.refused_back_off.pause_s(self.refusals, self.chance())
 
     def note_abandoned(self, unanswered: str) -> None:
         """The attempt was given up; ``unanswered`` says how long it waited, where its caller could not wait longer."""
@@ -120,4 +143,4 @@ class ServerSlots:
         self.last_failure = reason
         if now >= self.aside_until:
             self.failures += 1
-            self.aside_until = now + self.failed_back_off.pause_s(self.failures)
+            self.aside_until = now + self.failed_back_off.pause_s(self.failures, self.chance())

@@ -8,6 +8,7 @@ Invariants:
   while others wait, and keeps its place should the connect fail.
 - Each caller is told in the end: a session, or an error. A server without capacity is never an error by
   itself: the caller waits until its deadline.
+- A server that was retired or dropped gets no further session, and none of its sessions is lent again.
 
 No clock, socket or task: the time is an argument, sessions are numbers. ``pool.py`` carries the decisions
 out.
@@ -16,17 +17,13 @@ out.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from openenv_trl.errors import (
-    ConnectionFailedError,
-    DeadlineExceededError,
-    OpenEnvError,
-    SessionStateError,
-)
-from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, PoolMetrics, Refuse
-from openenv_trl.providers.pool_server import BackOff, ServerSlots
+from openenv_trl.errors import ConfigurationError, OpenEnvError, SessionStateError
+from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, Outlook, PoolMetrics, Refuse
+from openenv_trl.providers.pool_errors import closed_error, late_error, one_more
+from openenv_trl.providers.pool_server import BackOff, ServerSlots, no_chance
 
 
 @dataclass
@@ -40,11 +37,12 @@ class PoolState:
     """Servers, sessions, and the callers that wait.
 
     Args:
-        urls: The servers.
+        urls: The servers at first; there may be none, and callers then wait for one.
         sessions_per_server: The limit of each.
         server_patience_s: Seconds for which no server at all may answer before callers are told, deadline or not.
         refused_back_off: The pause after a refusal for lack of capacity.
         failed_back_off: The pause for which a server that does not answer is set aside.
+        chance: Spreads the pauses, as far as their jitter allows: gives numbers from 0 to 1.
     """
 
     def __init__(
@@ -55,9 +53,18 @@ class PoolState:
         server_patience_s: float = 30.0,
         refused_back_off: BackOff = BackOff(),
         failed_back_off: BackOff = BackOff(),
+        chance: Callable[[], float] = no_chance,
     ) -> None:
-        self.servers = [ServerSlots(url, sessions_per_server, refused_back_off, failed_back_off) for url in urls]
+        self._back_offs = (refused_back_off, failed_back_off)
+        self._chance = chance
+        self.servers = [self._slots(url, sessions_per_server) for url in urls]
+        self.leaving: list[ServerSlots] = []
+        """Servers that were retired, or dropped, while sessions of theirs were open."""
+        self.upsets = 0
+        """How often a server refused or failed: what is known of the servers' capacity has changed since."""
         self.is_closed = False
+        self.outlook = Outlook()
+        """What is known of servers that come."""
         self._patience_s = server_patience_s
         self._waiters: dict[int, _Waiter] = {}
         self._queue: list[int] = []
@@ -100,7 +107,7 @@ class PoolState:
                 return []
             raise SessionStateError("this lease was released before")
         server.in_use -= 1
-        if healthy:
+        if healthy and not server.retired:
             server.idle.append(session)
             return self._dispatch(now)
         return [self._close(session, server), *self._close_idle(server), *self._dispatch(now)]
@@ -110,16 +117,19 @@ class PoolState:
         server = self._closing.pop(session)
         server.closing -= 1
         self._closed += 1
+        self._forget_if_left(server)
         return self._dispatch(now)
 
     def connected(self, attempt: int, now: float) -> tuple[int, list[Decision]]:
         """An attempt brought a session; returns its number too."""
-        ticket, server = self._attempts.pop(attempt)
+        ticket, server = self._attempts[attempt]
         session = self._new_id()
         self._opened += 1
-        if self.is_closed:
+        if self.is_closed or server.retired:
+            self._end_attempt(attempt)
             server.connecting -= 1
-            return session, [self._close(session, server)]
+            return session, [self._close(session, server), *self._dispatch(now)]
+        del self._attempts[attempt]
         decisions: list[Decision] = []
         waiter = self._waiters.get(ticket)
         if waiter is not None and waiter.attempt == attempt:
@@ -132,19 +142,26 @@ class PoolState:
     def refused(self, attempt: int, now: float) -> list[Decision]:
         """The server of the attempt has no capacity."""
         self._refused += 1
-        self._end_attempt(attempt).note_refused(now)
+        self.upsets += 1
+        server = self._end_attempt(attempt)
+        server.note_refused(now)
+        self._forget_if_left(server)
         return self.tick(now)
 
     def failed(self, attempt: int, now: float, reason: str) -> list[Decision]:
         """The server of the attempt did not answer. Its idle sessions are taken for dead."""
         self._failed += 1
+        self.upsets += 1
         server = self._end_attempt(attempt)
         server.note_failed(now, reason)
+        self._forget_if_left(server)
         return [*self._close_idle(server), *self.tick(now)]
 
     def abandoned(self, attempt: int, now: float, unanswered: str = "") -> list[Decision]:
         """The attempt ended without a session, since its caller does not need it, or (``unanswered``) cannot wait."""
-        self._end_attempt(attempt).note_abandoned(unanswered)
+        server = self._end_attempt(attempt)
+        server.note_abandoned(unanswered)
+        self._forget_if_left(server)
         return self.tick(now)
 
     def tick(self, now: float) -> list[Decision]:
@@ -169,7 +186,79 @@ class PoolState:
         self._in_use.clear()
         return decisions
 
+    # Servers that come and go.
+
+    def add_server(self, url: str, limit: int, now: float) -> list[Decision]:
+        """There is one more server, or one that was retired is not after all.
+
+        Raises:
+            ConfigurationError: It is there already.
+        """
+        if any(server.url == url for server in self.servers):
+            raise ConfigurationError(f"the pool has the server {url} already")
+        server = next((each for each in self.leaving if each.url == url), None)
+        if server is None:
+            server = self._slots(url, limit)
+        else:
+            self.leaving.remove(server)
+            server.retired, server.limit = False, limit
+        self.servers.append(server)
+        return self._dispatch(now)
+
+    def retire_server(self, url: str, now: float) -> list[Decision]:
+        """The server gets no new sessions; those in use are closed when they are released. It may be gone already."""
+        server = next((each for each in self.servers if each.url == url), None)
+        if server is None:
+            return []
+        self.servers.remove(server)
+        server.retired = True
+        self.leaving.append(server)
+        decisions = self._close_idle(server)
+        self._forget_if_left(server)
+        return [*decisions, *self._dispatch(now)]
+
+    def drop_server(self, url: str, now: float) -> list[Decision]:
+        """The server is dead: its idle sessions are closed, attempts given up, and what was learned of it is forgotten.
+
+        Sessions of it that are lent stay with their callers, and are closed when they are released.
+        """
+        decisions = self.retire_server(url, now)
+        for server in [each for each in self.leaving if each.url == url]:
+            self.leaving.remove(server)
+            for ticket, of_server in self._attempts.values():
+                if of_server is server:
+                    decisions.append(Abandon(ticket))
+        return decisions
+
+    def set_outlook(self, outlook: Outlook, now: float) -> None:
+        """Say whether more servers come."""
+        self.outlook = outlook
+        self._note_whether_down(now)
+
+    def fail_waiters(self, error: OpenEnvError, now: float) -> list[Decision]:
+        """Every caller that waits gets the error."""
+        decisions: list[Decision] = []
+        for ticket, waiter in list(self._waiters.items()):
+            decisions += self._refuse(ticket, waiter, one_more(error))
+        return [*decisions, *self._dispatch(now)]
+
     # What can be asked.
+
+    @property
+    def demand(self) -> int:
+        """Sessions that callers have, or want now."""
+        return len(self._in_use) + len(self._waiters)
+
+    @property
+    def waiting(self) -> int:
+        """Callers that have no session yet."""
+        return len(self._waiters)
+
+    @property
+    def queued_since(self) -> float | None:
+        """Since when the next caller waits for whom not even an attempt is made; None where there is none."""
+        head = self.head
+        return None if head is None else self._waiters[head].since
 
     @property
     def head(self) -> int | None:
@@ -216,11 +305,11 @@ class PoolState:
         """Serves the queue in order, as far as sessions and limits go."""
         decisions: list[Decision] = []
         while not self.is_closed and (ticket := self.head) is not None:
-            server = min((s for s in self.servers if s.idle), key=_load, default=None)
+            server = min((s for s in self.servers if s.idle), key=lambda s: s.load, default=None)
             if server is not None:
                 decisions += self._grant_idle(ticket, server)
                 continue
-            server = min((s for s in self.servers if s.may_connect(now)), key=_load, default=None)
+            server = min((s for s in self.servers if s.may_connect(now)), key=lambda s: s.load, default=None)
             if server is None:
                 break
             attempt = self._waiters[ticket].attempt = self._new_id()
@@ -276,12 +365,19 @@ class PoolState:
             heapq.heappush(self._queue, ticket)
         return server
 
+    def _slots(self, url: str, limit: int) -> ServerSlots:
+        return ServerSlots(url, limit, *self._back_offs, chance=self._chance)
+
+    def _forget_if_left(self, server: ServerSlots) -> None:
+        if server.retired and not server.load and not server.open and server in self.leaving:
+            self.leaving.remove(server)
+
     def _new_id(self) -> int:
         self._last_id += 1
         return self._last_id
 
     def _note_whether_down(self, now: float) -> None:
-        down = all(server.failures and not server.open for server in self.servers)
+        down = not self.outlook.more_come and all(server.failures and not server.open for server in self.servers)
         if not down:
             self._down_since = None
         elif self._down_since is None:
@@ -293,33 +389,11 @@ class PoolState:
         return max(self._down_since, waiter.since) + self._patience_s
 
     def _late_error(self, waiter: _Waiter, now: float) -> OpenEnvError:
-        waited = f"{now - waiter.since:.3g} s"
-        if self._down_since is not None:
-            causes = "; ".join(f"{server.url}: {server.last_failure}" for server in self.servers)
-            return ConnectionFailedError(
-                f"No environment server could be reached for {waited} ({causes}). "
-                "Check that the servers run and that their addresses are right.",
-                phase="connect",
-            )
-        usage = ", ".join(server.usage() for server in self.servers)
-        if not self._in_use and not any(server.refusals for server in self.servers):
-            return ConnectionFailedError(
-                f"The servers did not open a session within {waited} [{usage}]. Look at whether they are stuck or "
-                "overloaded, or give them longer with a later deadline.",
-                phase="connect",
-            )
-        return DeadlineExceededError(
-            f"No session became free within {waited}: {len(self._in_use)} sessions are in use, {len(self._waiters)} "
-            f"callers wait [{usage}]. Raise the deadline, sessions_per_server, the servers' max_concurrent_envs, or "
-            "the number of servers.",
-            phase="connect",
+        return late_error(
+            now - waiter.since,
+            self.servers,
+            self.outlook,
+            is_down=self._down_since is not None,
+            in_use=len(self._in_use),
+            waiting=len(self._waiters),
         )
-
-
-def _load(server: ServerSlots) -> int:
-    return server.load
-
-
-def closed_error() -> SessionStateError:
-    """What every caller of a closed pool gets."""
-    return SessionStateError("the session pool is closed; make a new one for further sessions", phase="connect")

@@ -481,3 +481,45 @@ async def test_a_server_that_comes_back_is_tried_again_though_attempts_failed_on
                     await anyio.wait_all_tasks_blocked()
                     fails.set()
     assert len(got) == 2
+
+
+async def test_servers_come_and_go_while_callers_wait(make_pool, servers):
+    servers.open["b"], servers.capacity["b"] = [], 2
+    got: list[Lease[FakeSession]] = []
+
+    async def take() -> None:
+        got.append(await pool.acquire(60))
+
+    async with make_pool() as pool, anyio.create_task_group() as tasks:
+        held = [await pool.acquire(), await pool.acquire()]
+        await pool.release(held[0])
+        await pool.retire_server("a")
+        assert servers.closed == 1  # the idle one
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
+        assert got == []
+        await pool.add_server("b")
+        await anyio.wait_all_tasks_blocked()
+        assert [lease.base_url for lease in got] == ["b"]
+        await pool.release(held[1])
+        assert servers.open["a"] == []
+        with pytest.raises(ConfigurationError, match="twice: 'b' and 'http://b/'"):
+            await pool.add_server("http://b/")
+
+
+async def test_an_attempt_that_hangs_on_a_server_that_dies_is_made_at_another(make_pool, servers):
+    servers.open["b"], servers.capacity["b"] = [], 2
+    servers.connecting = anyio.Event()
+    got: list[Lease[FakeSession]] = []
+
+    async def take() -> None:
+        got.append(await pool.acquire(60))
+
+    async with make_pool() as pool, anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
+        await pool.drop_server("a")
+        servers.connecting.set()
+        await pool.add_server("b")
+    assert [lease.base_url for lease in got] == ["b"]
+    assert pool.metrics().failed == 0

@@ -7,8 +7,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from openenv_trl.errors import ConnectionFailedError, DeadlineExceededError, SessionStateError
-from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, Refuse
+from openenv_trl.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    ServerStartError,
+    SessionStateError,
+)
+from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, Outlook, Refuse
 from openenv_trl.providers.pool_server import BackOff
 from openenv_trl.providers.pool_state import PoolState
 
@@ -18,11 +24,13 @@ INFINITY = float("inf")
 class PoolMachine(RuleBasedStateMachine):
     """Drives a pool with any order of events, and keeps books of its own from the decisions alone."""
 
-    @initialize(servers=st.integers(1, 3), limit=st.integers(1, 3))
+    @initialize(servers=st.integers(0, 3), limit=st.integers(1, 3))
     def make(self, servers: int, limit: int) -> None:
         self.now = 0.0
         self.limit = limit
         self.urls = [f"server-{i}" for i in range(servers)]
+        self.retired: list[str] = []
+        self.dropped: set[str] = set()
         self.state = PoolState(self.urls, limit, server_patience_s=20.0)
         self.waiting: dict[int, float] = {}  # ticket -> deadline; told tickets are removed
         self.attempts: dict[int, tuple[int, str]] = {}  # attempt -> ticket, server
@@ -41,6 +49,7 @@ class PoolMachine(RuleBasedStateMachine):
         for decision in decisions:
             if isinstance(decision, Grant):
                 assert decision.ticket in self.waiting
+                assert decision.url in self.urls
                 assert self.place[decision.session] == ("idle", decision.url) or decision.session == new
                 if not (decision.ticket == own and decision.session == new):
                     first = self.first_waiting()
@@ -49,13 +58,15 @@ class PoolMachine(RuleBasedStateMachine):
                 self.tell(decision.ticket)
             elif isinstance(decision, Connect):
                 assert decision.ticket == self.first_waiting()
+                assert decision.url in self.urls
                 assert not any(place == "idle" for place, _ in self.place.values())
                 self.attempts[decision.attempt] = (decision.ticket, decision.url)
             elif isinstance(decision, Refuse):
                 self.tell(decision.ticket)
             elif isinstance(decision, Abandon):
-                assert decision.ticket in self.told
                 assert self.connecting(decision.ticket)
+                on_dropped = any(t == decision.ticket and url in self.dropped for t, url in self.attempts.values())
+                assert decision.ticket in self.told or on_dropped
             else:
                 place, url = self.place[decision.session]
                 assert place in ("idle", "in use")
@@ -114,6 +125,50 @@ class PoolMachine(RuleBasedStateMachine):
         self.place[session] = ("gone", self.place[session][1])
         self.take(self.state.closed(session, self.now))
 
+    @rule(number=st.integers(3, 8))
+    def a_server_comes(self, number: int) -> None:
+        url = f"server-{number}"
+        if url not in (*self.urls, *self.retired, *self.dropped):
+            self.urls.append(url)
+            self.take(self.state.add_server(url, self.limit, self.now))
+
+    @precondition(lambda self: self.urls)
+    @rule(data=st.data(), drop=st.booleans())
+    def a_server_goes(self, data: st.DataObject, drop: bool) -> None:
+        url = data.draw(st.sampled_from(self.urls))
+        self.urls.remove(url)
+        if drop:
+            self.dropped.add(url)
+            self.take(self.state.drop_server(url, self.now))
+            given_up = [ticket for ticket, where in self.attempts.values() if where == url]
+            assert all(self.connecting(ticket) for ticket in given_up)
+        else:
+            self.retired.append(url)
+            self.take(self.state.retire_server(url, self.now))
+        assert not any(at == ("idle", url) for at in self.place.values())
+
+    @precondition(lambda self: self.retired)
+    @rule(data=st.data(), drop=st.booleans())
+    def a_retired_server_is_taken_back_or_dies(self, data: st.DataObject, drop: bool) -> None:
+        url = data.draw(st.sampled_from(self.retired))
+        self.retired.remove(url)
+        if drop:
+            self.dropped.add(url)
+            self.take(self.state.drop_server(url, self.now))
+        else:
+            self.urls.append(url)
+            self.take(self.state.add_server(url, self.limit, self.now))
+
+    @rule(more_come=st.booleans())
+    def the_outlook_changes(self, more_come: bool) -> None:
+        self.state.set_outlook(Outlook(more_come, "one starts"), self.now)
+
+    @rule(chance=st.integers(0, 9))
+    def those_who_wait_are_told_that_none_starts(self, chance: int) -> None:
+        if chance == 0:
+            self.take(self.state.fail_waiters(ServerStartError("it ended"), self.now))
+            assert not self.waiting
+
     @rule(seconds=st.sampled_from([0.0, 0.1, 0.3, 2.0, 25.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
@@ -129,14 +184,16 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def limits_are_kept(self) -> None:
-        for url in self.urls:
+        for url in [*self.urls, *self.retired]:
             held = [place for place, where in self.place.values() if where == url and place != "gone"]
             under_way = [where for _, where in self.attempts.values() if where == url]
             assert len(held) + len(under_way) <= self.limit
 
     @invariant()
     def the_books_of_each_server_agree(self) -> None:
-        for server in self.state.servers:
+        assert sorted(server.url for server in self.state.servers) == sorted(self.urls)
+        assert {server.url for server in self.state.leaving} <= set(self.retired)
+        for server in [*self.state.servers, *self.state.leaving]:
             places = [place for place, where in self.place.values() if where == server.url]
             assert server.in_use == places.count("in use")
             assert len(server.idle) == places.count("idle")
@@ -154,7 +211,8 @@ class PoolMachine(RuleBasedStateMachine):
     def the_next_caller_minds_the_time(self) -> None:
         head = self.state.head
         assert head == self.first_waiting()
-        if head is not None and not self.attempts and all(place == "gone" for place, _ in self.place.values()):
+        nothing_open = not self.attempts and all(place == "gone" for place, _ in self.place.values())
+        if head is not None and nothing_open and (self.urls or not self.state.outlook.more_come):
             assert self.state.wake_at(head, self.now) < INFINITY
 
     @invariant()
@@ -170,6 +228,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """From any state, once servers answer and callers release, everyone is served or told."""
+        self.state.set_outlook(Outlook(), self.now)
         for _ in range(2000):
             if not self.waiting:
                 return
@@ -351,3 +410,91 @@ def test_a_lease_cannot_be_released_twice():
     state.release(held.session, 0.0, healthy=True)
     with pytest.raises(SessionStateError, match="released before"):
         state.release(held.session, 0.0, healthy=True)
+
+
+def test_callers_of_a_pool_without_a_server_wait_for_the_one_that_starts():
+    state = PoolState([], 2, server_patience_s=5.0)
+    state.set_outlook(Outlook(more_come=True, text="1 replica starts"), 0.0)
+    ticket, decisions = state.request(0.0, INFINITY)
+    assert decisions == []
+    assert state.tick(1000.0) == []
+    [connect] = state.add_server("a", 2, 1001.0)
+    assert isinstance(connect, Connect)
+    assert (connect.ticket, connect.url) == (ticket, "a")
+
+
+def test_callers_whose_deadline_comes_before_any_server_are_told_that_some_start():
+    state = PoolState([], 2)
+    state.set_outlook(Outlook(more_come=True, text="2 replicas start"), 0.0)
+    state.request(0.0, 3.0)
+    error = _one(state.tick(3.0), Refuse).error
+    assert isinstance(error, DeadlineExceededError)
+    assert "No environment server was ready within 3 s (2 replicas start)" in str(error)
+
+
+def test_callers_of_a_pool_that_no_server_comes_to_are_told_after_the_patience_time():
+    state = PoolState([], 2, server_patience_s=5.0)
+    ticket, _ = state.request(0.0, INFINITY)
+    assert state.wake_at(ticket, 0.0) == 5.0
+    assert isinstance(_one(state.tick(5.0), Refuse).error, ConnectionFailedError)
+
+
+def test_a_retired_servers_sessions_are_closed_when_they_come_back_and_not_lent():
+    state = PoolState(["a", "b"], 2)
+    held = [_open(state) for _ in range(4)]  # on a, b, a, b
+    state.release(held[2].session, 0.0, healthy=True)
+    assert state.retire_server("a", 0.0) == [Close(held[2].session)]
+    waiting, decisions = state.request(0.0, INFINITY)
+    assert decisions == []
+    assert state.release(held[0].session, 0.0, healthy=True) == [Close(held[0].session)]
+    assert _one(state.release(held[1].session, 0.0, healthy=True), Grant).ticket == waiting
+
+
+def test_a_session_that_opens_on_a_server_that_is_retired_meanwhile_is_closed_and_its_caller_served_elsewhere():
+    state = PoolState(["a"], 2)
+    ticket, decisions = state.request(0.0, INFINITY)
+    state.retire_server("a", 0.0)
+    session, told = state.connected(_one(decisions, Connect).attempt, 0.0)
+    assert told == [Close(session)]
+    assert _one(state.add_server("b", 2, 0.0), Connect).ticket == ticket
+
+
+def test_what_was_learned_of_a_server_is_forgotten_when_it_dies():
+    state = PoolState(["a"], 8)
+    _, decisions = state.request(0.0, INFINITY)
+    state.refused(_one(decisions, Connect).attempt, 0.0)
+    assert state.servers[0].learned_limit == 0
+    state.drop_server("a", 0.0)
+    assert _one(state.add_server("a", 8, 0.0), Connect)
+    assert state.servers[0].learned_limit == 8
+
+
+def test_an_attempt_on_a_server_that_dies_is_given_up_and_made_elsewhere():
+    state = PoolState(["a", "b"], 1)
+    ticket, decisions = state.request(0.0, INFINITY)
+    attempt = _one(decisions, Connect).attempt
+    assert state.drop_server("a", 0.0) == [Abandon(ticket)]
+    assert _one(state.abandoned(attempt, 0.0), Connect).url == "b"
+
+
+def test_all_who_wait_get_an_error_of_their_own_when_no_server_starts():
+    state = PoolState([], 2)
+    for _ in range(2):
+        state.request(0.0, INFINITY)
+    error = ServerStartError("it ended", log_tail="no module named numpy")
+    told = [d.error for d in state.fail_waiters(error, 1.0) if isinstance(d, Refuse)]
+    assert [str(each) for each in told] == ["it ended\nno module named numpy"] * 2
+    assert told[0] is not told[1]
+    assert all(isinstance(each, ServerStartError) and each.__cause__ is error for each in told)
+
+
+def test_a_server_is_not_added_twice():
+    state = PoolState(["a"], 2)
+    with pytest.raises(ConfigurationError, match="has the server a already"):
+        state.add_server("a", 2, 0.0)
+
+
+def test_chance_shortens_pauses_by_no_more_than_the_jitter():
+    back_off = BackOff(first_s=1.0, longest_s=4.0, jitter=0.5)
+    assert [back_off.pause_s(failures, 0.0) for failures in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 4.0]
+    assert [back_off.pause_s(failures, 1.0) for failures in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 2.0]
