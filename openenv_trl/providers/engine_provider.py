@@ -142,20 +142,31 @@ class EngineProvider(Provider, Generic[SpecT]):
         """What replicas are called where the spec gives no name."""
         return self.spec.type
 
-    def _note_exit(self, name: str, exit_code: int | None, log_tail: str, reason: str = "") -> None:
-        """Take note that a replica has ended; called on the provider's loop as soon as the engine tells."""
+    def _start_count(self) -> int:
+        """How many replicas `start` brings up."""
+        return self.spec.replicas
+
+    def _note_exit(
+        self, name: str, exit_code: int | None, log_tail: str, reason: str = "", *, restarting: bool = False
+    ) -> None:
+        """Take note that a replica has ended; called on the provider's loop as soon as the engine tells.
+
+        Where the engine itself starts a ready replica again (``restarting``), it is told of and kept.
+        """
         kept = self._kept.get(name)
         if kept is None or kept.exit is not None:
             return
-        kept.exit = ReplicaExit(kept.replica, exit_code, log_tail, reason=reason)
-        kept.ended.set()
+        gone = ReplicaExit(kept.replica, exit_code, log_tail, restarting and kept.ready, reason)
+        if not gone.restarting:
+            kept.exit = gone
+            kept.ended.set()
         if not kept.ready or kept.removing:
             return
         logger.warning("%s has died: %s", name, reason or f"exit code {exit_code}")
-        self._exits.put(kept.exit)
+        self._exits.put(gone)
         if self._on_exit is not None:
             try:
-                self._on_exit(kept.exit)
+                self._on_exit(gone)
             except Exception:
                 logger.exception("on_exit failed")  # the caller's own code
 
@@ -187,7 +198,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
         async def all_of_them() -> None:
             async with anyio.create_task_group() as group:
-                for _ in range(self.spec.replicas):
+                for _ in range(self._start_count()):
                     group.start_soon(one, group.cancel_scope)
             if failures:
                 raise failures[0]
