@@ -124,7 +124,7 @@ class ServerSlots:
     def note_abandoned(self, unanswered: str) -> None:
         """The attempt was given up; ``unanswered`` says how long it waited, where its caller could not wait longer."""
         self.connecting -= 1
-        self.last_failure = unanswered or self.last_failure
+        self.last_failure = self.last_failure or unanswered
 
     def usage(self) -> str:
         """How things stand, for messages."""

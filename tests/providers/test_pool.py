@@ -484,7 +484,6 @@ async def test_a_server_that_comes_back_is_tried_again_though_attempts_failed_on
 
 
 async def test_servers_come_and_go_while_callers_wait(make_pool, servers):
-    servers.open["b"], servers.capacity["b"] = [], 2
     got: list[Lease[FakeSession]] = []
 
     async def take() -> None:
@@ -498,6 +497,7 @@ async def test_servers_come_and_go_while_callers_wait(make_pool, servers):
         tasks.start_soon(take)
         await anyio.wait_all_tasks_blocked()
         assert got == []
+        servers.open["b"], servers.capacity["b"] = [], 2
         await pool.add_server("b")
         await anyio.wait_all_tasks_blocked()
         assert [lease.base_url for lease in got] == ["b"]
@@ -508,7 +508,6 @@ async def test_servers_come_and_go_while_callers_wait(make_pool, servers):
 
 
 async def test_an_attempt_that_hangs_on_a_server_that_dies_is_made_at_another(make_pool, servers):
-    servers.open["b"], servers.capacity["b"] = [], 2
     servers.connecting = anyio.Event()
     got: list[Lease[FakeSession]] = []
 
@@ -519,6 +518,7 @@ async def test_an_attempt_that_hangs_on_a_server_that_dies_is_made_at_another(ma
         tasks.start_soon(take)
         await anyio.wait_all_tasks_blocked()
         await pool.drop_server("a")
+        servers.open["b"], servers.capacity["b"] = [], 2
         servers.connecting.set()
         await pool.add_server("b")
     assert [lease.base_url for lease in got] == ["b"]
