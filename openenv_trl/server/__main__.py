@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.server.lease import Lease, LeaseRecord, keep_lease, take_lease
 from openenv_trl.server.listening import address, listen
 from openenv_trl.server.logs import configure_logging
 from openenv_trl.server.workers.place import WorkerPlace, take_place
@@ -28,8 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["MAX_CONCURRENT_ENVS"] = str(given.max_concurrent_envs)
     place = take_place()
     try:
+        lease = take_lease()
+        if lease is not None:
+            lease.watch()
         if place is None and _workers(given.workers) > 1:
-            return _serve_with_workers(given)
+            return _serve_with_workers(given, lease)
         return _serve_here(given, place)
     except ConfigurationError as error:
         return _fail(f"error: {error}")
@@ -45,6 +49,8 @@ def _serve_here(given: argparse.Namespace, place: WorkerPlace | None) -> int:
         from openenv_trl.server.workers.worker import begin_worker
 
         begin_worker(place)
+        if place.lease is not None:
+            keep_lease(Lease(place.lease, LeaseRecord(place.lease_fd), watched=False))
     settings = ServerSettings(host=given.host, port=given.port, fd=given.fd, log_level=given.log_level)
     speaks = place is None or place.index == 0  # what is true of all workers is said once
     try:
@@ -60,7 +66,7 @@ def _serve_here(given: argparse.Namespace, place: WorkerPlace | None) -> int:
     return 0
 
 
-def _serve_with_workers(given: argparse.Namespace) -> int:
+def _serve_with_workers(given: argparse.Namespace, lease: Lease | None) -> int:
     from openenv_trl.server.workers.parent import WorkersParent
 
     with listen(given.host, given.port, given.fd) as listening:
@@ -73,7 +79,7 @@ def _serve_with_workers(given: argparse.Namespace) -> int:
         def ready() -> None:
             logger.info("Serving on %s with %d workers", address(listening), workers)
 
-        return WorkersParent(command, listening, workers, ready).run()
+        return WorkersParent(command, listening, workers, ready, lease).run()
 
 
 def _workers(given: int | None) -> int:

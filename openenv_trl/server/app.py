@@ -22,6 +22,7 @@ from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.hooks import class_behind, factory_name, is_repeatable
 from openenv_trl.server.host import SessionHost
+from openenv_trl.server.lease_door import install_lease
 from openenv_trl.server.mcp_route import install_mcp
 from openenv_trl.server.metrics_page import install_metrics
 from openenv_trl.server.probes import add_probes
@@ -249,6 +250,7 @@ class HTTPEnvServer:
         join_workers(app, self.host, self._settings.max_message_bytes)
         install_mcp(app, self.host, self._settings)
         install_access(app, self._settings)
+        install_lease(app)
         _install_lifespan(app, self.host)
 
 

@@ -24,6 +24,7 @@ import uvicorn
 
 from openenv_trl.server.draining import Drain, DrainingServer, states_of
 from openenv_trl.server.guarded_http import GuardedHttpProtocol
+from openenv_trl.server.lease_door import with_lease_door
 from openenv_trl.server.listening import address, listen
 from openenv_trl.server.workers.place import WorkerPlace
 from openenv_trl.wire.frames import MAX_MESSAGE_BYTES
@@ -71,7 +72,7 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
     states = states_of(app)
     hosts = [state.session_host for state in states]
     drain_s = max((state.settings.drain_timeout_s for state in states), default=0.0)
-    config, drain = uvicorn_config(app, settings), Drain(drain_s)
+    config, drain = uvicorn_config(with_lease_door(app), settings), Drain(drain_s)
     if place is None:
         server = DrainingServer(config, hosts, drain)
     else:

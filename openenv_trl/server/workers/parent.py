@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from openenv_trl.server.lease import Lease
 from openenv_trl.server.workers.control import DRAIN, QUIT
 from openenv_trl.server.workers.memory import SharedMemory, size_of
 from openenv_trl.server.workers.place import WorkerPlace
@@ -78,14 +79,21 @@ class WorkersParent:
         listening: The socket that the workers accept from; its descriptor keeps its number in them.
         workers: How many.
         ready: Called once all workers take connections for the first time.
+        lease: The server's lease; the workers take its renewals.
     """
 
     def __init__(
-        self, command: Sequence[str], listening: socket.socket, workers: int, ready: Callable[[], None]
+        self,
+        command: Sequence[str],
+        listening: socket.socket,
+        workers: int,
+        ready: Callable[[], None],
+        lease: Lease | None = None,
     ) -> None:
         self._command = list(command)
         self._listening = listening
         self._ready = ready
+        self._lease = lease
         self._workers = [_Worker(index) for index in range(workers)]
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object
         self._file.truncate(size_of(workers))
@@ -137,12 +145,15 @@ class WorkersParent:
                 ledger_fd=self._file.fileno(),
                 control_fd=theirs.fileno(),
                 parent=os.getpid(),
+                lease=None if self._lease is None else self._lease.terms,
+                lease_fd=-1 if self._lease is None else self._lease.record.fd,
             )
+            shared = (self._listening.fileno(), place.ledger_fd, place.control_fd)
             try:
                 worker.process = subprocess.Popen(
                     self._command,
                     env={**os.environ, **place.variable()},
-                    pass_fds=(self._listening.fileno(), place.ledger_fd, place.control_fd),
+                    pass_fds=shared if place.lease is None else (*shared, place.lease_fd),
                 )
             except OSError as error:
                 ours.close()

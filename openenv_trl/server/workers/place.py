@@ -13,6 +13,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from openenv_trl.server.lease import LeaseTerms
+
 VARIABLE = "OPENENV_TRL_WORKER_PLACE"
 
 _taken: WorkerPlace | None = None
@@ -29,6 +31,8 @@ class WorkerPlace:
         ledger_fd: The file of the memory that all share.
         control_fd: The socket to the parent.
         parent: The parent's process id.
+        lease: The server's lease, if it has one.
+        lease_fd: The file in which its renewals are written down.
     """
 
     index: int
@@ -37,6 +41,8 @@ class WorkerPlace:
     ledger_fd: int
     control_fd: int
     parent: int
+    lease: LeaseTerms | None = None
+    lease_fd: int = -1
 
     def variable(self) -> Mapping[str, str]:
         """Return the environment variable that tells a process of its place."""
@@ -47,7 +53,12 @@ def take_place(environment: MutableMapping[str, str] | None = None) -> WorkerPla
     """Return this process's place and keep it for `current_place`; None where it is no worker of ours."""
     global _taken
     text = (os.environ if environment is None else environment).pop(VARIABLE, None)
-    _taken = None if text is None else WorkerPlace(**json.loads(text))
+    if text is None:
+        _taken = None
+        return None
+    fields = json.loads(text)
+    lease = fields.pop("lease", None)
+    _taken = WorkerPlace(**fields, lease=None if lease is None else LeaseTerms(**lease))
     return _taken
 
 
