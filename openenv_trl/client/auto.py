@@ -18,7 +18,7 @@ from openenv_trl.client.discovery import (
 )
 from openenv_trl.client.env_client import EnvClient
 from openenv_trl.client.generic import GenericAction, GenericEnvClient
-from openenv_trl.client.hub import repository_of, space_image, space_url
+from openenv_trl.client.installed_server import InstalledServer
 from openenv_trl.client.owned_server import ImageServer
 from openenv_trl.errors import ConfigurationError
 
@@ -51,16 +51,21 @@ class AutoEnv:
     ) -> Any:
         """Return the environment's client, to be connected.
 
+        Where its server is, in this order: ``base_url``; what ``container_provider`` starts; a container of
+        ``docker_image``; the running Space of a name of the Hub, woken where it sleeps; for an environment that is
+        installed here, a container of its image if this machine's Docker engine has that, else its own package as a
+        process. What is started is stopped with the client.
+
         Args:
             name: An installed environment (``echo``, ``echo-env``, ``echo_env``), or one of the Hugging Face Hub
-                (``owner/echo_env``), whose running Space is used where nothing else is given.
+                (``owner/echo_env``).
             base_url: The address of a server that runs.
             docker_image: The image to run; by default the environment's own.
-            container_provider: What runs it: an object with ``start_container(image, env_vars=...)``,
-                ``wait_for_ready(base_url, timeout_s)`` and ``stop_container()``; or one that needs no image, with
-                ``start()`` and ``stop()``.
-            wait_timeout: Seconds for the container's server to be ready.
-            env_vars: Environment variables of the container.
+            container_provider: What runs it, in place of this machine's Docker engine: a container provider of this
+                package, an object with ``start_container(image, env_vars=...)``, ``wait_for_ready(base_url,
+                timeout_s)`` and ``stop_container()``; or one that needs no image, with ``start()`` and ``stop()``.
+            wait_timeout: Seconds for the server to be ready; a Space has five minutes, to wake.
+            env_vars: Environment variables of the server.
             trust_remote_code: Taken for the public package's sake. Code of the Hub is never installed here.
             skip_install: Whether the generic client will do, which needs no package of the environment's.
             **client_arguments: Arguments of the client, such as ``message_timeout_s``.
@@ -68,24 +73,35 @@ class AutoEnv:
         Raises:
             ConfigurationError: There is no such environment here, or nothing to reach it by; it says what to give.
         """
+        from openenv_trl.providers.hub import repository_of
+
         repository = repository_of(name)
         client_class = _client_class(name, repository, skip_install=skip_install)
         if base_url is not None:
             return client_class(base_url=base_url, **client_arguments)
-        if container_provider is not None:
-            provider = container_provider
-            if docker_image is not None or callable(getattr(provider, "start_container", None)):
+        provider = container_provider
+        if provider is None and docker_image is not None:
+            from openenv_trl.providers.docker import LocalDockerProvider
+
+            provider = LocalDockerProvider()
+        if provider is not None:
+            if docker_image is not None or _needs_image(provider):
                 image = docker_image or _image(name, repository)
                 arguments = {} if env_vars is None else {"env_vars": dict(env_vars)}
                 provider = ImageServer(provider, image, arguments, ready_timeout_s=wait_timeout)
-            return client_class(provider=provider, **client_arguments)
-        if repository is not None and docker_image is None:
-            return client_class(base_url=space_url(repository), **client_arguments)
-        raise ConfigurationError(
-            f"AutoEnv cannot start a server of '{name}' by itself: pass base_url= of one that runs, or "
-            "container_provider=, an object with start_container(image) that runs "
-            f"{docker_image or _image(name, repository)}."
-        )
+        elif repository is not None:
+            from openenv_trl.providers.space import SpaceProvider
+
+            provider = SpaceProvider(repository, **({} if env_vars is None else {"env_vars": dict(env_vars)}))
+        else:
+            found = find_environment(name)
+            if found is None:
+                raise ConfigurationError(
+                    f"No environment '{name}' is installed, so there is nothing to start: pass base_url= of a server "
+                    f"that runs, or docker_image=, such as '{_image(name, None)}'."
+                )
+            provider = InstalledServer(found, env_vars or {}, ready_timeout_s=wait_timeout)
+        return client_class(provider=provider, **client_arguments)
 
     @classmethod
     def from_hub(cls, name: str, *positional: Any, **named: Any) -> Any:
@@ -152,7 +168,7 @@ class AutoAction:
         """
         if skip_install:
             return GenericAction
-        return _installed(name, repository_of(name)).action_class()
+        return _installed(name).action_class()
 
     @classmethod
     def from_hub(cls, env_name: str, skip_install: bool = False) -> type[Any]:
@@ -176,7 +192,19 @@ class AutoAction:
         _print_table("Actions", lambda found: f"{found.action_name} ({found.package} {found.version})")
 
 
+def _needs_image(provider: Any) -> bool:
+    """Whether a provider is one of containers, and does not know yet what to run."""
+    if not callable(getattr(provider, "start_container", None)):
+        return False
+    try:
+        return getattr(provider, "spec", None) is None
+    except ConfigurationError:
+        return True  # how one of this package says that it has no spec
+
+
 def _image(name: str, repository: str | None) -> str:
+    from openenv_trl.providers.hub import space_image
+
     if repository is not None:
         return space_image(repository)
     found = find_environment(name)
@@ -188,6 +216,8 @@ def _client_class(name: str, repository: str | None, *, skip_install: bool) -> t
 
 
 def _installed(name: str, repository: str | None = None) -> InstalledEnvironment:
+    from openenv_trl.providers.hub import repository_of
+
     repository = repository or repository_of(name)
     found = find_environment(repository.rpartition("/")[2] if repository else name)
     if found is not None:

@@ -75,6 +75,21 @@ class InstalledEnvironment:
         """Return the observation's class. Raises what `load` does."""
         return self.load(self.observation_name)
 
+    def folder(self) -> Path:
+        """Return the folder of its package, with its ``openenv.yaml``.
+
+        Raises:
+            ConfigurationError: It has none, so it cannot be served from there.
+        """
+        spec = importlib.util.find_spec(self.module)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            if Path(folder, "openenv.yaml").is_file():
+                return Path(folder)
+        raise ConfigurationError(
+            f"The package '{self.package}' has no openenv.yaml, so its server cannot be started from it: pass "
+            f"base_url= of one that runs, or build its image '{self.default_image}'."
+        )
+
     def load(self, class_name: str) -> type[Any]:
         """Return a class of the package: from its client, its models, or the package itself.
 

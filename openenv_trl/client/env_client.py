@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -18,7 +19,6 @@ from typing_extensions import Self
 from openenv_trl.client.address import ServerAddress, server_address
 from openenv_trl.client.credentials import with_token
 from openenv_trl.client.held_session import HeldSession
-from openenv_trl.client.hub import repository_of, space_image
 from openenv_trl.client.mode import client_mode
 from openenv_trl.client.owned_server import ImageServer, OwnedServer
 from openenv_trl.client.peers import Link, LinkSettings, Wire, choose_link
@@ -120,22 +120,28 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         """Return a client whose server runs in a container of this image, from `connect` until `close`.
 
         It can be awaited (``await Client.from_docker_image(...)`` connects), entered with ``with`` or ``async with``,
-        and turned into a blocking one with `sync`.
+        and turned into a blocking one with `sync`. Should the container end by itself, the client's next error says so,
+        with its last lines.
 
         Args:
             image: The image's name.
-            provider: What runs it: an object with ``start_container(image, …)``, ``wait_for_ready(base_url)`` and
-                ``stop_container()``.
-            start_arguments: Further arguments of ``start_container``.
+            provider: What runs it: a container provider of this package, or any object with
+                ``start_container(image, …)``, ``wait_for_ready(base_url)`` and ``stop_container()``. If None, this
+                machine's Docker engine runs it (`LocalDockerProvider`).
+            start_arguments: Further arguments of ``start_container``: ``env_vars``, ``port``, and the provider's own
+                fields, such as ``memory="512m"``.
 
         Raises:
-            ConfigurationError: No provider was given, or it cannot be started so.
+            ConfigurationError: The provider cannot be started so, or a field of it is wrong.
+
+        Example:
+            >>> async with GenericEnvClient.from_docker_image("echo-env:latest") as env:
+            ...     result = await env.reset()
         """
         if provider is None:
-            raise ConfigurationError(
-                f"Pass provider=, which runs the image {image}: an object with start_container(image), "
-                "wait_for_ready(base_url) and stop_container(). Or start the container yourself and pass its base_url."
-            )
+            from openenv_trl.providers.docker import LocalDockerProvider
+
+            provider = LocalDockerProvider()
         return cls(provider=ImageServer(provider, image, start_arguments))
 
     @classmethod
@@ -144,23 +150,37 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
     ) -> Self:
         """Return a client whose server is that of a repository of the Hugging Face Hub, run here.
 
+        Either way code of that repository runs on this machine, in a container or as a process: look at it first. To
+        use its running Space instead, pass ``provider=SpaceProvider("owner/name")`` to the client.
+
         Args:
             repo_id: The repository, ``owner/name``.
-            use_docker: Whether to run the image of its Space. Otherwise the provider starts it in its own way.
-            provider: What runs it; see `from_docker_image`.
+            use_docker: Whether to run the image of its Space, as `from_docker_image` does. Otherwise the repository is
+                fetched and served by ``uv run`` (`UVProvider`), unless a provider is given.
+            provider: What runs it; see `from_docker_image`. With ``use_docker=False``, an object whose ``start()``
+                returns the address and that knows all it needs.
             tag: The image's tag.
-            start_arguments: Further arguments of ``start_container``.
+            start_arguments: Further arguments of ``start_container``; or of `UVProvider`, such as ``project_path``
+                (another folder or git address) and ``env_vars``.
 
         Raises:
-            ConfigurationError: No provider was given, or it cannot be started so.
+            ConfigurationError: The provider cannot be started so, or an argument is wrong.
         """
-        repository = repository_of(repo_id) or repo_id
+        from openenv_trl.providers.hub import repository_of, space_image, space_project
+
+        repository = repository_of(repo_id)
+        if repository is None:
+            raise ConfigurationError(f"'{repo_id}' is no repository of the Hub: write it as owner/name.")
         if use_docker:
             return cls.from_docker_image(space_image(repository, tag), provider, **start_arguments)
-        if provider is None or start_arguments:
+        if provider is None:
+            from openenv_trl.providers.uv import UVProvider
+
+            provider = UVProvider(**{"project_path": space_project(repository), **start_arguments})
+        elif start_arguments:
             raise ConfigurationError(
-                f"use_docker=False: pass provider=, an object whose start() runs {repository} and returns its address, "
-                "and give it all that it needs when you make it."
+                f"use_docker=False with provider={type(provider).__name__}: give the provider itself what "
+                f"{', '.join(start_arguments)} says, when you make it."
             )
         return cls(provider=provider)
 
@@ -354,6 +374,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         return self._session.call(phase, kind, data, timeout_s)
 
     async def _new_link(self, address: ServerAddress, wait_s: float) -> Link:
-        return await choose_link(
-            address, LinkSettings(self._socket_settings, self._message_timeout_s, wait_s, self._wire)
-        )
+        settings = self._socket_settings
+        if self._session.server_headers:
+            settings = replace(settings, headers={**(settings.headers or {}), **self._session.server_headers})
+        return await choose_link(address, LinkSettings(settings, self._message_timeout_s, wait_s, self._wire))

@@ -2,14 +2,15 @@
 
 Promises: a session that was lost is not replaced; after one that was left, only `connect` or `reset` begins another; a
 session is used on the event loop that it was opened on, and says so elsewhere; a server that was started for a session
-which did not come about is stopped.
+which did not come about is stopped; where the session's own server has died, the next error says how.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import anyio
@@ -17,7 +18,7 @@ import anyio
 from openenv_trl.client.address import ServerAddress, server_address
 from openenv_trl.client.owned_server import OwnedServer
 from openenv_trl.client.peers import Link
-from openenv_trl.errors import SessionCapacityError, SessionLostError, SessionStateError
+from openenv_trl.errors import ConnectionFailedError, SessionCapacityError, SessionLostError, SessionStateError
 from openenv_trl.wire.frames import Reply, RequestType
 
 _FIRST_PAUSE_S = 0.05  # between two tries for a slot, at a server that cannot keep a client waiting
@@ -32,6 +33,7 @@ class HeldSession:
         new_link: Makes the way to the server, for a session that may wait so many seconds for its slot.
         wait_for_slot_s: Seconds to wait for a slot.
         owned: The server that is started and stopped with the session.
+        served_by: The server of another session, which this one uses too.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class HeldSession:
         *,
         wait_for_slot_s: float,
         owned: OwnedServer | None = None,
+        served_by: OwnedServer | None = None,
     ) -> None:
         self.address = address
         """The server; None where it was not started yet."""
         self._new_link = new_link
         self._wait_for_slot_s = wait_for_slot_s
         self._owned = owned
+        self._server = owned or served_by
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
@@ -62,16 +66,21 @@ class HeldSession:
         """The way to the server; None where the session is not open."""
         return self._link
 
+    @property
+    def server_headers(self) -> Mapping[str, str]:
+        """The headers that the server's provider asks for."""
+        return {} if self._server is None else self._server.headers
+
     def another(self) -> HeldSession:
         """Return one like this on the same server, which is not its own to stop."""
-        return HeldSession(self.address, self._new_link, wait_for_slot_s=self._wait_for_slot_s)
+        return HeldSession(self.address, self._new_link, wait_for_slot_s=self._wait_for_slot_s, served_by=self._server)
 
     def call(
         self, phase: str, kind: RequestType, data: dict[str, Any] | None = None, timeout_s: float | None = None
     ) -> Awaitable[Reply]:
         """Send a request and return its reply, opening the session first where that was not done yet."""
         link = self._link
-        if link is None or self._loop is not asyncio.get_running_loop():
+        if link is None or self._server is not None or self._loop is not asyncio.get_running_loop():
             return self._open_and_call(phase, kind, data, timeout_s)
         return link.call(phase, kind, data, timeout_s)
 
@@ -79,7 +88,9 @@ class HeldSession:
         self, phase: str, kind: RequestType, data: dict[str, Any] | None, timeout_s: float | None
     ) -> Reply:
         link = await self.opened(phase)
-        return await link.call(phase, kind, data, timeout_s)
+        async with self._death_told():
+            return await link.call(phase, kind, data, timeout_s)
+        raise AssertionError("unreachable: the block returns or raises")
 
     async def opened(self, phase: str) -> Link:
         """Return the way to the server, with the session open. See `EnvClient.connect`."""
@@ -88,7 +99,8 @@ class HeldSession:
             self._check_ended(phase)
             link = self._link
             if link is not None:
-                await link.open()  # says so where it was lost
+                async with self._death_told():
+                    await link.open()  # says so where it was lost
                 return link
             self._loop = asyncio.get_running_loop()
             link = await self._open()
@@ -124,11 +136,24 @@ class HeldSession:
         assert self._owned is not None, "a session without an address has a server to start"
         self.address = server_address(await self._owned.start())
         try:
-            return await self._open_in_turn(self.address)
+            async with self._death_told():
+                return await self._open_in_turn(self.address)
+            raise AssertionError("unreachable: the block returns or raises")
         except BaseException:
             self.address = None
             await self._stop_owned()  # `async with` closes no client that did not connect
             raise
+
+    @asynccontextmanager
+    async def _death_told(self) -> AsyncGenerator[None]:
+        """Adds to the error of a lost connection how the server died, where it did."""
+        try:
+            yield
+        except (SessionLostError, ConnectionFailedError) as error:
+            death = "" if self._server is None else await self._server.death()
+            if not death:
+                raise
+            raise type(error)(f"{error}\n{death}", phase=error.phase, session_id=error.session_id) from error
 
     async def _open_in_turn(self, address: ServerAddress) -> Link:
         loop = asyncio.get_running_loop()

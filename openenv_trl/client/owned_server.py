@@ -1,20 +1,26 @@
-"""A server that a client starts for itself and stops when it is closed, through a provider that its user gave.
+"""A server that a client starts for itself and stops when it is closed, through a provider.
 
-Takes the providers of this package (``start`` gives replicas) and those written for the public one: container
-providers (``start_container``, ``wait_for_ready``, ``stop_container``) and runtime providers (``start``,
-``wait_for_ready``, ``stop``). Blocking ones run in a thread.
+Takes the providers of this package and those written for the public one: container providers (``start_container``,
+``wait_for_ready``, ``stop_container``) and runtime providers (``start``, ``wait_for_ready``, ``stop``). Blocking ones
+run in a thread. One of this package also tells why a server has ended, and which headers its requests need.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.to_thread
 
-from openenv_trl.errors import ConfigurationError, ServerStartError
+from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
+
+if TYPE_CHECKING:
+    from openenv_trl.providers.base import Provider
+
+# A server's connections end a moment before its engine tells of its end.
+_DEATH_IS_TOLD_WITHIN_S = 1.0
 
 
 class OwnedServer:
@@ -31,13 +37,31 @@ class OwnedServer:
     def __init__(self, provider: Any, *, running: bool) -> None:
         self._provider = provider
         self._name = type(provider).__name__
-        self._runs_containers = callable(getattr(provider, "start_container", None))
+        self._ours = _own_provider(provider)
+        self._death = ""
+        self._runs_containers = callable(getattr(provider, "start_container", None)) and self._ours is not provider
         start, stop = ("start_container", "stop_container") if self._runs_containers else ("start", "stop")
         self._start = _method(provider, start)
         self._stop = _method(provider, stop)
         self._to_stop = running
         if not running:
             _check_arguments(provider, self._start)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that every request to the server needs, once it was started."""
+        replicas = [] if self._ours is None else self._ours.replicas
+        return replicas[0].headers if replicas else {}
+
+    async def death(self) -> str:
+        """Return how the server ended by itself, with its last lines; "" where it did not, or nobody can tell."""
+        if not self._death and self._ours is not None and self._to_stop:
+            with anyio.move_on_after(_DEATH_IS_TOLD_WITHIN_S):
+                try:
+                    self._death = (await self._ours.wait_exited()).message
+                except ProviderError:
+                    return ""  # it was stopped meanwhile
+        return self._death
 
     async def start(self) -> str:
         """Start the server, wait until it is ready, and return its address.
@@ -46,13 +70,14 @@ class OwnedServer:
             ServerStartError: The provider gave no address.
         """
         self._to_stop = True
+        self._death = ""
         try:
             given = await _call(self._start)
             base_url = _base_url(given)
             if base_url is None:
                 raise ServerStartError(f"{self._name} started, but gave no address of a server: {given!r}.")
             wait = getattr(self._provider, "wait_for_ready", None)
-            if callable(wait):
+            if callable(wait) and self._ours is None:
                 await _call(wait, *([base_url] if self._runs_containers else []))
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -83,22 +108,36 @@ class ImageServer:
     def __init__(
         self, provider: Any, image: str, arguments: Mapping[str, Any], *, ready_timeout_s: float | None = None
     ) -> None:
-        self._provider = provider
+        self.provider = provider
         self._image = image
         self._arguments = arguments
-        self._ready = {} if ready_timeout_s is None else {"timeout_s": ready_timeout_s}
+        self._ready_timeout_s = ready_timeout_s
         _method(provider, "stop_container")
         _check_arguments(provider, _method(provider, "start_container"), image, **arguments)
 
     async def start(self) -> str:
         """Start the container, and return its server's address when that is ready."""
-        base_url = await _call(self._provider.start_container, self._image, **self._arguments)
-        await _call(self._provider.wait_for_ready, base_url, **self._ready)
+        base_url = await _call(self.provider.start_container, self._image, **self._arguments)
+        ours = _own_provider(self.provider)
+        if ours is not None:
+            # Its own way of waiting knows the spec's deadline, and tells of a container that has ended at once.
+            await ours.wait_ready(timeout_s=self._ready_timeout_s)
+        else:
+            timeout = {} if self._ready_timeout_s is None else {"timeout_s": self._ready_timeout_s}
+            await _call(self.provider.wait_for_ready, base_url, **timeout)
         return base_url
 
     async def stop(self) -> None:
         """Stop the container."""
-        await _call(self._provider.stop_container)
+        await _call(self.provider.stop_container)
+
+
+def _own_provider(provider: Any) -> Provider | None:
+    """The provider of this package's own that runs the server, itself or under another that starts it."""
+    from openenv_trl.providers.base import Provider
+
+    beneath = getattr(provider, "provider", None)
+    return next((each for each in (provider, beneath) if isinstance(each, Provider)), None)
 
 
 def _method(provider: Any, name: str) -> Callable[..., Any]:

@@ -26,19 +26,21 @@ class WebHealth:
         """Let go of all connections."""
         await self.http.aclose()
 
-    async def ask(self, url: str, headers: Mapping[str, str]) -> str:
+    async def ask(self, url: str, headers: Mapping[str, str], *, page_is_no_answer: bool = False) -> str:
         """Ask once; returns "" where the answer was 200, otherwise what came instead.
 
         Args:
             url: What to ask for, such as ``https://host/health``.
             headers: Sent with the request.
+            page_is_no_answer: Whether an HTML page does not count: a host shows one in place of a server that sleeps.
         """
         try:
             response = await self.http.get(url, headers=dict(headers))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"{type(error).__name__}: {error}".rstrip(": ")
         if response.status_code == 200:
-            return ""
+            page = page_is_no_answer and "html" in response.headers.get("Content-Type", "")
+            return "answered with a page of its host's" if page else ""
         return f"answered {response.status_code} {response.reason_phrase}".rstrip()
 
     async def wait(self, url: str, headers: Mapping[str, str], timeout_s: float, ended: Callable[[], bool]) -> str:

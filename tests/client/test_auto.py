@@ -12,7 +12,7 @@ import pytest
 
 from openenv_trl.client import AutoAction, AutoEnv, GenericAction, GenericEnvClient, MCPToolClient
 from openenv_trl.client.discovery import installed_environments, normal_name
-from openenv_trl.errors import ConfigurationError
+from openenv_trl.errors import ConfigurationError, ConnectionFailedError, SessionCapacityError
 from openenv_trl.types import CallToolAction
 
 CLIENT = """
@@ -196,12 +196,30 @@ def test_a_container_is_run_by_the_users_provider(parrot: str, install: Callable
     assert provider.events[0] == ("start", "mine:2", None)
 
 
-def test_without_a_server_and_a_provider_it_says_what_to_give(install: Callable[..., None]) -> None:
-    install("openenv-parrot-env", "parrot_env", "name: parrot_env")
-    with pytest.raises(ConfigurationError, match=r"base_url=.*container_provider=.*parrot-env:latest"):
-        AutoEnv.from_env("parrot")
-    with pytest.raises(ConfigurationError, match="mine:2"):
-        AutoEnv.from_env("parrot", docker_image="mine:2")
+def test_an_installed_environment_is_served_from_its_package_where_docker_has_no_image_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    client = AutoEnv.from_env("blackjack", env_vars={"MAX_CONCURRENT_ENVS": "1"})
+    assert client.base_url is None
+    with client as env:
+        assert env.reset(seed=1).observation is not None
+        with pytest.raises(SessionCapacityError):
+            env.new_session()
+        url = client.base_url
+    with pytest.raises(ConnectionFailedError), GenericEnvClient(url) as env:
+        env.reset()
+
+
+def test_without_anything_to_start_it_says_what_to_give(install: Callable[..., None]) -> None:
+    with pytest.raises(ConfigurationError, match=r"base_url=.*docker_image=.*'parrot-env:latest'"):
+        AutoEnv.from_env("parrot", skip_install=True)
+    install("openenv-bare-env", "bare_env", None)
+    with (
+        pytest.raises(ConfigurationError, match=r"has no openenv.yaml.*base_url=.*bare-env:latest"),
+        AutoEnv.from_env("bare", skip_install=True) as env,
+    ):
+        env.reset()
 
 
 @pytest.mark.parametrize(
@@ -211,7 +229,7 @@ def test_without_a_server_and_a_provider_it_says_what_to_give(install: Callable[
 def test_a_name_of_the_hub_is_its_running_space(name: str) -> None:
     client = AutoEnv.from_env(name, skip_install=True)
     assert isinstance(client, GenericEnvClient)
-    assert client.base_url == "https://owner-some-game-x.hf.space"
+    assert client.base_url is None  # the Hub is asked for the Space when the client connects
     with pytest.raises(ConfigurationError, match=r"not installed.*pip install git\+https.*owner/Some_Game\.x"):
         AutoEnv.from_env(name, trust_remote_code=True)
 

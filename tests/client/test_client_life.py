@@ -164,8 +164,6 @@ def test_a_provider_that_cannot_start_so_is_told_at_once() -> None:
         GenericEnvClient(provider=object())
     with pytest.raises(ConfigurationError, match=r"no method stop_container\(\)"):
         GenericEnvClient.from_docker_image("image", provider=object())
-    with pytest.raises(ConfigurationError, match="Pass provider="):
-        GenericEnvClient.from_docker_image("image")
 
 
 async def test_a_repository_of_the_hub_is_run_by_the_users_provider(parrot: str) -> None:
@@ -175,10 +173,10 @@ async def test_a_repository_of_the_hub_is_run_by_the_users_provider(parrot: str)
     assert provider.events[0] == ("start", "registry.hf.space/owner-a-game:7", {"memory": "1g"})
     async with GenericEnvClient.from_env("owner/a_game", use_docker=False, provider=Runtime(parrot)) as env:
         await env.reset()
-    with pytest.raises(ConfigurationError, match="Pass provider="):
-        GenericEnvClient.from_env("owner/a_game")
-    with pytest.raises(ConfigurationError, match=r"whose start\(\) runs owner/a_game"):
-        GenericEnvClient.from_env("owner/a_game", use_docker=False)
+    with pytest.raises(ConfigurationError, match="write it as owner/name"):
+        GenericEnvClient.from_env("a_game")
+    with pytest.raises(ConfigurationError, match=r"give the provider itself what port says"):
+        GenericEnvClient.from_env("owner/a_game", use_docker=False, provider=Runtime(parrot), port=1)
 
 
 async def test_a_server_that_shuts_down_is_not_waited_for(scripted: Scripted) -> None:
