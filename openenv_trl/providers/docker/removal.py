@@ -1,0 +1,81 @@
+"""Takes away what a provider has made on its engine, and sees to it that it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import anyio
+
+from openenv_trl.errors import ProviderError
+from openenv_trl.providers.docker.connection import CALL_TIMEOUT_S, EngineConnection
+from openenv_trl.providers.logs import logger
+
+_TRIES = 20
+_PAUSE_S = 0.1
+# The engine's "in a moment": it removes the thing already, or something else still holds it.
+_BUSY = (403, 409, 500)
+
+
+async def remove_container(connection: EngineConnection, container_id: str, grace_s: float | None) -> None:
+    """End a container and remove it with its anonymous volumes. It may be gone already.
+
+    Args:
+        connection: The engine.
+        container_id: Its id or name.
+        grace_s: Seconds for it to end by itself; None to end it at once.
+
+    Raises:
+        ProviderError: The engine does not answer, or cannot remove it.
+    """
+    import aiodocker
+
+    container = connection.docker.containers.container(container_id)
+    if grace_s is not None:
+        # Refused, it has ended; or the engine is to do its worst.
+        with contextlib.suppress(aiodocker.DockerError), connection.call(grace_s + CALL_TIMEOUT_S):
+            await container.stop(t=math.ceil(grace_s))
+    last = await _delete(connection, container, force=True, v=True)
+    if last:
+        raise ProviderError(
+            f"The container {container_id[:12]} could not be removed: {last}. "
+            f"Remove it: `docker rm --force --volumes {container_id[:12]}`."
+        )
+
+
+async def remove_network(connection: EngineConnection, network_id: str) -> None:
+    """Remove a network; where that fails it is said, as its containers are gone and it does no harm.
+
+    Args:
+        connection: The engine.
+        network_id: Its id.
+    """
+    from aiodocker.networks import DockerNetwork
+
+    try:
+        last = await _delete(connection, DockerNetwork(connection.docker, network_id))
+    except ProviderError as error:
+        last = str(error)
+    if last:
+        logger.warning("The network %s is left: %s. Remove it: `docker network rm`.", network_id[:12], last)
+
+
+async def _delete(connection: EngineConnection, thing: Any, **options: Any) -> str:
+    """Deletes a thing; returns "" when it is gone, otherwise why it is not."""
+    import aiodocker
+
+    last = ""
+    for _ in range(_TRIES):
+        try:
+            with connection.call():
+                await thing.delete(**options)
+            return ""
+        except aiodocker.DockerError as error:
+            if error.status == 404:
+                return ""
+            last = error.message
+            if error.status not in _BUSY:
+                return last
+        await anyio.sleep(_PAUSE_S)
+    return last
