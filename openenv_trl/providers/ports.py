@@ -9,23 +9,38 @@ allow that, the reservation is given up at the last moment.
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 
-from openenv_trl.errors import ConfigurationError
+from openenv_trl.errors import ConfigurationError, ProviderError
 
 _KEEPS_RESERVATION = sys.platform.startswith("linux")
 _BACKLOG = 2048
 
 
 class PortReservation:
-    """One port of this host, kept for one replica."""
+    """One port of this host, kept for one replica.
 
-    def __init__(self, host: str) -> None:
+    Args:
+        host: The address to listen on.
+        port: The port wanted; one that is free if None.
+
+    Raises:
+        ConfigurationError: The host is no address of this machine.
+        ProviderError: The port is taken.
+    """
+
+    def __init__(self, host: str, port: int | None = None) -> None:
         self.host = host
         try:
-            held = _bound(host, 0)
+            held = _bound(host, port or 0)
         except OSError as error:
+            if port is not None and error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise ProviderError(
+                    f"port {port} of {host} cannot be had: {error}. Name another, or none, to get a free one.",
+                    phase="start",
+                ) from error
             raise ConfigurationError(f"host={host!r} is no address that this machine can listen on: {error}") from error
         self._socket: socket.socket | None = held
         self.port: int = held.getsockname()[1]
