@@ -186,6 +186,7 @@ class EngineProvider(Provider, Generic[SpecT]):
             raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
         if spec is not None:
             self._spec = self._own_spec(spec)
+        count = self._start_count()
         started: list[Replica] = []
         failures: list[BaseException] = []
 
@@ -198,7 +199,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
         async def all_of_them() -> None:
             async with anyio.create_task_group() as group:
-                for _ in range(self._start_count()):
+                for _ in range(count):
                     group.start_soon(one, group.cancel_scope)
             if failures:
                 raise failures[0]

@@ -128,8 +128,8 @@ def _tls(folder: Path, verify: bool) -> ssl.SSLContext:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found: Any = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
+    except OSError:
+        return {}  # as the docker command does
+    except ValueError as error:
         raise ConfigurationError(f"Docker's settings {path} cannot be read: {error}") from error
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
