@@ -250,9 +250,14 @@ class PoolState:
         return len(self._in_use) + len(self._waiters)
 
     @property
-    def waiting(self) -> int:
-        """Callers that have no session yet."""
-        return len(self._waiters)
+    def lent(self) -> int:
+        """Sessions that callers have."""
+        return len(self._in_use)
+
+    @property
+    def queued(self) -> int:
+        """Callers that have no session yet, and for whom none is being opened."""
+        return sum(waiter.attempt is None for waiter in self._waiters.values())
 
     @property
     def queued_since(self) -> float | None:
@@ -389,11 +394,7 @@ class PoolState:
         return max(self._down_since, waiter.since) + self._patience_s
 
     def _late_error(self, waiter: _Waiter, now: float) -> OpenEnvError:
+        down = self._down_since is not None
         return late_error(
-            now - waiter.since,
-            self.servers,
-            self.outlook,
-            is_down=self._down_since is not None,
-            in_use=len(self._in_use),
-            waiting=len(self._waiters),
+            now - waiter.since, self.servers, self.outlook, is_down=down, in_use=self.lent, waiting=len(self._waiters)
         )
