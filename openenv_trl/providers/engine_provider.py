@@ -29,6 +29,7 @@ from openenv_trl.providers.kept import Exits, Kept, Start
 from openenv_trl.providers.lease import LeaseKeeper
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.owner import this_owner
+from openenv_trl.providers.ownership.guard import Guard
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import ServerSpec
 
@@ -68,6 +69,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._sink = LogSink(None, on_log)
         self._leases = LeaseKeeper(self._leased)
         self._renewing: Future[Any] | None = None
+        self._guard: Guard | None = None
 
     # What an engine does, on the provider's loop.
 
@@ -137,6 +139,12 @@ class EngineProvider(Provider, Generic[SpecT]):
         """Run a function beside all else on the provider's loop; cancel the future to end it, or stop the provider."""
         start = functools.partial(self._engine.portal().start_task_soon, function, *arguments)
         return await anyio.to_thread.run_sync(start)
+
+    def _place(self) -> dict[str, Any] | None:
+        """Where the engine is, for `openenv_trl.providers.ownership.sweep`; None where it cannot sweep."""
+        if self.spec.type in ("docker", "swarm"):
+            return {"type": self.spec.type, "docker_host": getattr(self.spec, "docker_host", None)}
+        return None
 
     def _default_name(self) -> str:
         """What replicas are called where the spec gives no name."""
@@ -286,11 +294,15 @@ class EngineProvider(Provider, Generic[SpecT]):
             if not self._connected:
                 self._sink = LogSink(self.spec.log_path, self._on_log)
                 self._sink.open()
+                place = self._place()
+                if place is not None:
+                    self._guard = await anyio.to_thread.run_sync(Guard, place)
                 try:
                     await self._connect()
                 except BaseException:
                     with anyio.CancelScope(shield=True):
                         await self._disconnect()
+                        self._release_guard()
                     raise
                 self._connected = True
                 lease_s: float | None = getattr(self.spec, "lease_s", None)
@@ -383,12 +395,18 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._sink.close()
         if failures:
             raise failures[0]
+        self._release_guard()
 
     async def _take_exit(self) -> ReplicaExit:
         gone = await self._exits.take()
         if gone is None:
             raise ProviderError("the provider was stopped: no replica can end")
         return gone
+
+    def _release_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.release()
+            self._guard = None
 
     def _leased(self) -> list[Replica]:
         return [kept.replica for kept in self._kept.values() if kept.exit is None and not kept.removing]

@@ -30,6 +30,7 @@ PID_VARIABLE = "OPENENV_TRL_OWNER_PID"
 PROCESS_VARIABLE = "OPENENV_TRL_OWNER_PROCESS"
 PLACE_VARIABLE = "OPENENV_TRL_OWNER_PLACE"
 LEASE_LABEL = f"{PREFIX}lease-s"
+_UNKNOWN = "unknown"
 
 
 class OwnerState(Enum):
@@ -114,7 +115,8 @@ class Owner:
         """Whether this machine was started again since: then none of its processes is left."""
         machine, _, namespace = self.place.split(".") if self.place.count(".") == 2 else ("", "", "")
         machine_here, _, namespace_here = this_place().split(".")
-        return bool(machine) and (machine, namespace, self.host) == (machine_here, namespace_here, socket.gethostname())
+        known = machine not in ("", _UNKNOWN)
+        return known and (machine, namespace, self.host) == (machine_here, namespace_here, socket.gethostname())
 
     def variables(self) -> dict[str, str]:
         """Environment variables that say whose a process is; whatever it starts has them too."""
@@ -157,7 +159,7 @@ def this_place() -> str:
     except OSError:
         machine = b""
     # Not the id itself, which is not to be told to other machines.
-    hashed = hashlib.sha256(b"openenv-trl " + machine).hexdigest()[:12] if machine else ""
+    hashed = hashlib.sha256(b"openenv-trl " + machine).hexdigest()[:12] if machine else _UNKNOWN
     return f"{hashed}.{boot[:12]}.{namespace}"
 
 
