@@ -28,8 +28,8 @@ SANDBOX_DEFAULTS: Mapping[str, Any] = {
 # A server that writes a line for each request fills a disk in a training run; `docker logs` still shows the last ones.
 _LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
 # The engine passes questions for outside names on, also from an internal network, and so lets data out. It asks a name
-# server that is given from within the container's network, where none is.
-_NO_NAME_SERVER = ["127.0.0.1"]
+# server that is given from within the container's network, where none is; code that looks for one is told so soon.
+_NO_NAME_SERVER = {"Dns": ["127.0.0.1"], "DnsOptions": ["timeout:1", "attempts:1"]}
 
 
 class DockerSpec(ContainerSpec, frozen=True):
@@ -117,7 +117,7 @@ def container_config(
         published = "" if spec.published_port is None else str(spec.published_port)
         host["PortBindings"] = {port: [{"HostIp": spec.host, "HostPort": published}]}
     else:
-        host |= {"NetworkMode": network, "Dns": _NO_NAME_SERVER}
+        host |= {"NetworkMode": network, **_NO_NAME_SERVER}
     config: dict[str, Any] = {
         "Image": spec.image,
         "Env": [f"{key}={value}" for key, value in {**spec.env_vars, **variables}.items()],

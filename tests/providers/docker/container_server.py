@@ -14,7 +14,7 @@ OPTIONS = sys.argv[1:]
 
 def _connect(address: str) -> str:
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=3):
+    with socket.create_connection((host, int(port)), timeout=1):
         return "connected"
 
 

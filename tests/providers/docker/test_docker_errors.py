@@ -69,12 +69,11 @@ def test_no_permission_to_use_the_engine() -> None:
     if os.geteuid() != 0:
         leave_out("Only root can become somebody without permission.")
     code = """
-import os, aiodocker, anyio.to_thread, anyio._backends._asyncio, httpx
-from openenv_trl.providers.docker import LocalDockerProvider
-provider = LocalDockerProvider(image="echo-env")
+import os, aiodocker, anyio, anyio.to_thread, anyio._backends._asyncio
+from openenv_trl.providers.docker.connection import open_engine
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
-    provider.start_sync()
+    anyio.run(open_engine)
 except Exception as error:
     print(type(error).__name__, error)
 """
