@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from openenv_trl.cli.ownership_commands import prune, ps
 from openenv_trl.cli.running import errors_of_files, run_here
 from openenv_trl.cli.trajectory_commands import replay, trajectories_app
 
@@ -21,6 +22,8 @@ app = typer.Typer(
 
 app.add_typer(trajectories_app, name="trajectories")
 app.command()(replay)
+app.command()(ps)
+app.command()(prune)
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 ConfigFile = Annotated[Path, typer.Argument(help="The experiment: a YAML file such as configs/blackjack_cpu.yaml.")]

@@ -143,7 +143,7 @@ class EngineProvider(Provider, Generic[SpecT]):
     def _place(self) -> dict[str, Any] | None:
         """Where the engine is, for `openenv_trl.providers.ownership.sweep`; None where it cannot sweep."""
         if self.spec.type in ("docker", "swarm"):
-            return {"type": self.spec.type, "docker_host": getattr(self.spec, "docker_host", None)}
+            return {"type": self.spec.type, "docker_host": getattr(self, "_docker_host", None)}
         return None
 
     def _default_name(self) -> str:

@@ -14,6 +14,7 @@ import psutil
 from openenv_trl.providers.owner import OWNER_VARIABLE, Owner
 from openenv_trl.providers.ownership.things import Inventory, Thing
 
+_SUPERVISORS_OWN = 5  # words of its command line that are its own
 _GRACE_S = 5.0
 _KILL_S = 5.0
 
@@ -59,9 +60,17 @@ def _list(owner_id: str | None) -> list[Thing]:
         with suppress(psutil.Error):
             parent = owners.get(process.ppid())
             if parent is None or parent.id != owners[pid].id:
-                command = " ".join(process.cmdline()) or process.name()
+                command = _command(process.cmdline()) or process.name()
                 things.append(Thing("process", str(pid), command, owners[pid], process.status(), process.create_time()))
     return things
+
+
+def _command(words: Sequence[str]) -> str:
+    """A process's command; of a supervisor, what it supervises."""
+    supervisor = next(
+        (number for number, word in enumerate(words[:5]) if word.endswith("/providers/supervisor.py")), None
+    )
+    return " ".join(words if supervisor is None else words[supervisor + _SUPERVISORS_OWN :])
 
 
 def _in_container(pid: int) -> bool:
