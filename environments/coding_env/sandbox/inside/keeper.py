@@ -1,0 +1,200 @@
+"""The keeper of a session: the first process in its namespaces, which starts and ends the process that runs code.
+
+It runs no code of the agent's, and it outlives the worker: files stay when a worker had to be killed. When the server
+closes its end, or dies, the keeper kills all there is in the session and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from . import confine, frames, kernel
+
+MAX_MESSAGE = 1 << 16
+"""Bytes of a message between server and keeper."""
+START = b"start"
+KILL = b"kill"
+INTERRUPT = b"interrupt"
+
+Work = Callable[[socket.socket, dict[str, Any]], None]
+
+
+def keep(control: socket.socket, first: list[int], config: dict[str, Any], request: dict[str, Any], work: Work) -> None:
+    """Be a session, from its start to its end. Does not return.
+
+    Args:
+        control: To the server.
+        first: The descriptors of the first worker: frames, standard output, standard error.
+        config: What all sessions have in common: layers, limits, paths.
+        request: What this one has: ``uid`` and ``workspace``.
+        work: What a worker does.
+    """
+    layers, uid = frozenset(config["layers"]), request["uid"]
+    os.setsid()
+    _be_killed_first()
+    try:
+        confine.leave_namespaces(layers, uid)
+        if "processes" in layers:
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+        if kernel.IS_LINUX:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        if "files" in layers:
+            megabytes = config["limits"]["workspace_mb"]
+            confine.make_file_tree(config["root"], config["readable"], config["hidden"], megabytes, uid)
+        else:
+            os.chdir(request["workspace"])
+        confine.become(uid)
+        if kernel.IS_LINUX:
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    except OSError as error:
+        _tell(control, {"failed": str(error)})
+        os._exit(1)
+    _Keeper(control, config, request, work).run(first)
+    os._exit(0)
+
+
+class _Keeper:
+    def __init__(
+        self, control: socket.socket, config: dict[str, Any], request: dict[str, Any], work: Work
+    ) -> None:
+        self._control = control
+        self._config = config
+        self._request = request
+        self._work = work
+        self._worker = 0
+        self._signals, self._wake = os.pipe()
+        for descriptor in (self._signals, self._wake):
+            os.set_blocking(descriptor, False)
+
+    def run(self, first: list[int]) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._start(first)
+        waiter = select.poll()
+        waiter.register(self._control, select.POLLIN)
+        waiter.register(self._signals, select.POLLIN)
+        while True:
+            for descriptor, _ in waiter.poll():
+                if descriptor == self._signals:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._signals, 4096)
+                    self._reap()
+                elif not self._obey():
+                    self._kill()
+                    return
+
+    def _obey(self) -> bool:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, MAX_MESSAGE, 3)
+        except OSError:
+            return False
+        if message == START and len(descriptors) == 3:
+            self._kill()
+            self._start(descriptors)
+        elif message == KILL:
+            self._kill()
+        elif message == INTERRUPT and self._worker:
+            os.kill(self._worker, signal.SIGINT)
+        return bool(message)
+
+    def _start(self, descriptors: list[int]) -> None:
+        self._worker = os.fork()
+        if self._worker == 0:
+            try:
+                self._be_worker(descriptors)
+            finally:
+                os._exit(70)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _be_worker(self, descriptors: list[int]) -> None:
+        config, request = self._config, self._request
+        layers = frozenset(config["layers"])
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        frames_way = _take_descriptors(descriptors)
+        os.environ.clear()
+        workspace, temporary = os.getcwd(), "/tmp" if "files" in layers else os.getcwd()
+        os.environ.update(config["variables"], HOME=workspace, TMPDIR=temporary)
+        own_uid = request["uid"] is not None
+        confine.set_limits(config["limits"], layers, own_uid)
+        writable = [workspace, temporary, "/dev/null"]
+        # In a file tree of its own there is nothing that must not be read.
+        readable = ["/"] if "files" in layers else [*config["landlock_readable"], "/dev/null", "/dev/urandom"]
+        confine.confine_worker(layers, own_uid, readable, writable)
+        if kernel.IS_LINUX and not ("processes" in layers or own_uid):
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # so that sessions do not find each other's folders in /proc
+        self._work(frames_way, config)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._worker:
+                self._worker = 0
+                self._kill()
+                _tell(self._control, {"ended": os.waitstatus_to_exitcode(status)})
+
+    def _kill(self) -> None:
+        """Kill all there is in the session but this process, and wait until it is gone."""
+        layers = self._config["layers"]
+        everything = "processes" in layers or self._request["uid"] is not None
+        while True:
+            worker, self._worker = self._worker, 0
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if everything:
+                    os.kill(-1, signal.SIGKILL)
+                else:
+                    for pid in {worker, *_children()} - {0}:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+
+
+def _take_descriptors(descriptors: list[int]) -> socket.socket:
+    """Put them where they belong, 1 and 2 and 3, with nothing on 0, and close everything else."""
+    moved = [os.dup2(descriptor, 60 + index) for index, descriptor in enumerate(descriptors)]
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(moved[1], 1)
+    os.dup2(moved[2], 2)
+    os.dup2(moved[0], 3, inheritable=False)
+    os.closerange(4, 4096)
+    return socket.socket(fileno=3)
+
+
+def _children() -> set[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return {int(pid) for pid in file.read().split()}
+    except OSError:
+        return set()
+
+
+def _be_killed_first() -> None:
+    """Where memory runs out, let the kernel take a session and not the server."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        control.send(frames.pack(message))

@@ -1,0 +1,132 @@
+"""The process of a solution that is judged: it imports the solution, and is asked for values of it.
+
+The tests are in another process. Whatever the solution does to this one, it sees the arguments of the calls that
+are made to it, and nothing of what its answers are compared with.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import io
+import operator
+import os
+import runpy
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import frames, values
+from .console import Console
+
+MAX_FRAME = 1 << 24
+"""Bytes of one value that travels between solution and judge."""
+MODULE = "solution"
+
+
+def serve(way: socket.socket, files: dict[str, str], console: Console) -> None:
+    """Import ``solution.py`` and answer the judge until it is gone.
+
+    Args:
+        way: To the judge.
+        files: The solution's modules by their paths.
+        console: This process's.
+    """
+    del console
+    for path, text in files.items():
+        folder = os.path.dirname(path)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+    _Server(way).run()
+
+
+class _Server:
+    def __init__(self, way: socket.socket) -> None:
+        self._way = way
+        self._objects: dict[int, Any] = {}
+
+    def run(self) -> None:
+        while (message := frames.receive(self._way, MAX_FRAME)) is not None:
+            self._send(self._reply(message))
+
+    def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"value": self._encode(self._do(message))}
+        except BaseException as error:  # boundary: a solution may raise anything
+            return {"error": [*_builtin_name(error), _text(error)]}
+
+    def _do(self, message: dict[str, Any]) -> Any:
+        question = message["ask"]
+        arguments = [self._decode(argument) for argument in message.get("arguments", [])]
+        if question == "import":
+            module = importlib.import_module(MODULE)
+            return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+        if question == "program":
+            return self._program(arguments[0])
+        if question == "call":
+            named = {name: self._decode(value) for name, value in message["named"].items()}
+            return arguments[0](*arguments[1:], **named)
+        function: Callable[..., Any] = getattr(operator, question, None) or getattr(builtins, question)
+        return function(*arguments)
+
+    def _program(self, text: str) -> str:
+        """Run the solution as a program, with a text as its standard input."""
+        out = io.StringIO()
+        before = sys.stdin
+        sys.stdin = io.StringIO(text)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+                runpy.run_path(f"{MODULE}.py", run_name="__main__")
+        finally:
+            sys.stdin = before
+        return out.getvalue()
+
+    def _encode(self, value: Any) -> Any:
+        def keep(held: Any) -> Any:
+            self._objects[id(held)] = held
+            return [id(held), type(held).__name__]
+
+        return values.encode(value, keep)
+
+    def _decode(self, data: Any) -> Any:
+        def find(number: Any) -> Any:
+            return self._objects[number] if isinstance(number, int) else self._callback(number[0])
+
+        return values.decode(data, find)
+
+    def _callback(self, number: int) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self._send({"callback": number, "arguments": [self._encode(argument) for argument in arguments]})
+            while True:
+                message = frames.receive(self._way, MAX_FRAME)
+                if message is None:
+                    os._exit(0)
+                if "returned" in message:
+                    return self._decode(message["returned"])
+                if "raised" in message:
+                    raise getattr(builtins, message["raised"][0], RuntimeError)(message["raised"][1])
+                self._send(self._reply(message))
+
+        return call
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._way.sendall(frames.pack(message))
+
+
+def _builtin_name(error: BaseException) -> tuple[str, str]:
+    """The exception's own name, and that of the nearest of Python's own that it is one of."""
+    for kind in type(error).__mro__:
+        if getattr(builtins, kind.__name__, None) is kind:
+            return type(error).__name__, kind.__name__
+    return type(error).__name__, "Exception"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:2000]
+    except BaseException:
+        return ""

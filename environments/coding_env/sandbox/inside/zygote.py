@@ -1,0 +1,53 @@
+"""The process that all sessions are forked from: a small interpreter that knows nothing but this package.
+
+It was started with an empty environment and without the server's packages, runs no code of anybody's, and ends when
+the server does.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import socket
+import sys
+
+from . import confine, frames, keeper, kernel, worker
+
+MAX_MESSAGE = 1 << 18
+"""Bytes of a message between server and zygote."""
+
+
+def main() -> None:
+    """Serve the server at the other end of the descriptor that the command line names."""
+    server = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    config = frames.Unpacker(MAX_MESSAGE).feed(server.recv(MAX_MESSAGE))[0]
+    # The worker's modules were found by it; nobody who comes later shall look there.
+    del sys.path[0]
+    off, uid = frozenset(config["off"]), config["uid_base"] if os.geteuid() == 0 else None
+    report = confine.probe(config["root"], config["readable"], config["hidden"], off, uid)
+    config["layers"] = report["layers"]
+    server.send(frames.pack(report))
+    if kernel.IS_LINUX:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # so that a session's processes are below this one
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for sessions here
+    gc.collect()
+    gc.freeze()
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(server, MAX_MESSAGE, 4)
+        if not message:
+            shutil.rmtree(config["folder"], ignore_errors=True)
+            os._exit(0)
+        request = frames.Unpacker(MAX_MESSAGE).feed(message)[0]
+        if os.fork() == 0:
+            server.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            try:
+                control = socket.socket(fileno=descriptors[0])
+                keeper.keep(control, descriptors[1:], config, request, worker.work)
+            finally:
+                os._exit(71)
+        for descriptor in descriptors:
+            os.close(descriptor)

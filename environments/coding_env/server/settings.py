@@ -1,0 +1,122 @@
+"""How episodes are played, and by what kind of sandbox: the settings of a server, and of a single episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from coding_env.sandbox.layers import Level
+from coding_env.sandbox.limits import Limits
+from openenv_trl.errors import ConfigurationError
+
+RewardKind = Literal["tests", "rules"]
+
+
+class EpisodeSettings(BaseModel):
+    """How an episode is played; ``reset`` may change each of them for one episode."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reward: RewardKind = "tests"
+    """"tests": the share of the hidden tests that pass, when the episode ends; 0 until then. "rules": after each run,
+    by what the code looks like, as the public package has it."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Steps of an episode; the last one ends it, and hidden tests are run. None for no limit."""
+    max_attempts: int = Field(default=1, ge=1)
+    """How often ``run_tests`` may be called. The last time, or the first that passes all, ends the episode. Once,
+    since more would let an agent guess."""
+    run_timeout_s: float = Field(default=10.0, gt=0, le=3600)
+    """Seconds that one run may take."""
+    tests_timeout_s: float = Field(default=30.0, gt=0, le=3600)
+    """Seconds that all hidden tests together may take."""
+    test_timeout_s: float = Field(default=5.0, gt=0, le=3600)
+    """Seconds that a solution may take over each call that a test makes to it."""
+
+
+class SandboxSettings(BaseModel):
+    """What a server's sessions run in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limits: Limits = Limits()
+    """What each session may use."""
+    packages: tuple[str, ...] = ()
+    """Folders of packages that code may import from, beside the standard library."""
+    warm_sessions: int = Field(default=4, ge=0)
+    """Interpreters that are kept ready. Four, which a burst of resets uses up in the time that as many more take."""
+    min_level: Level = Level.NONE
+    """The least that the sandbox must be worth, or the server does not start. None is asked for by default: a laptop
+    without namespaces can still try things out, with a warning."""
+    disabled_layers: tuple[str, ...] = ()
+    """Layers of the sandbox that are left out, to try what is left without them."""
+
+    @field_validator("min_level", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                return Level[value.upper()]
+            except KeyError:
+                names = ", ".join(level.name.lower() for level in Level)
+                raise ValueError(f"must be one of {names}") from None
+        return value
+
+
+_EPISODE_VARIABLES = {
+    "CODING_REWARD": "reward",
+    "CODING_MAX_STEPS": "max_steps",
+    "CODING_MAX_ATTEMPTS": "max_attempts",
+    "CODING_RUN_TIMEOUT_S": "run_timeout_s",
+    "CODING_TESTS_TIMEOUT_S": "tests_timeout_s",
+    "CODING_TEST_TIMEOUT_S": "test_timeout_s",
+}
+_LIMIT_VARIABLES = {
+    "CODING_CPU_S": "cpu_s",
+    "CODING_MEMORY_MB": "memory_mb",
+    "CODING_WORKSPACE_MB": "workspace_mb",
+    "CODING_FILE_MB": "file_mb",
+    "CODING_OPEN_FILES": "open_files",
+    "CODING_PROCESSES": "processes",
+    "CODING_OUTPUT_BYTES": "output_bytes",
+}
+_SANDBOX_VARIABLES = {"CODING_WARM_SESSIONS": "warm_sessions", "CODING_MIN_LEVEL": "min_level"}
+_LIST_VARIABLES = {"CODING_PACKAGES": ("packages", ":"), "CODING_DISABLED_LAYERS": ("disabled_layers", ",")}
+
+
+def episode_settings(values: Mapping[str, Any], base: EpisodeSettings) -> EpisodeSettings:
+    """Settings from their values by name; None leaves one as it is in ``base``.
+
+    Raises:
+        ConfigurationError: A value that cannot be used; the message names the setting.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    return base if not given else _checked(EpisodeSettings, {**base.model_dump(), **given})
+
+
+def settings_from_variables(variables: Mapping[str, str]) -> tuple[EpisodeSettings, SandboxSettings]:
+    """The settings that environment variables give.
+
+    Raises:
+        ConfigurationError: A value that cannot be used; the message names the setting.
+    """
+    episode = _checked(EpisodeSettings, _picked(variables, _EPISODE_VARIABLES))
+    sandbox: dict[str, Any] = _picked(variables, _SANDBOX_VARIABLES)
+    for name, (setting, separator) in _LIST_VARIABLES.items():
+        if variables.get(name):
+            sandbox[setting] = tuple(part.strip() for part in variables[name].split(separator) if part.strip())
+    sandbox["limits"] = _checked(Limits, _picked(variables, _LIMIT_VARIABLES))
+    return episode, _checked(SandboxSettings, sandbox)
+
+
+def _picked(variables: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
+    return {setting: variables[name] for name, setting in names.items() if variables.get(name)}
+
+
+def _checked(kind: Any, values: Mapping[str, Any]) -> Any:
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ConfigurationError(f"The coding environment's settings cannot be used: {wrong}.") from error

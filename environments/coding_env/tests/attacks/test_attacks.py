@@ -1,0 +1,148 @@
+"""Every attack is contained, the server lives, and the next session is clean: on each kind of sandbox that is here.
+
+One file a case in ``cases``: what it does, what it would have gained, and what stops it. A case prints PWNED where it
+gets what it wants. All of it runs in a program with limits of its own (see `arena`), so that a hole harms that alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox's layers are Linux's")
+HERE = Path(__file__).resolve().parent
+CASES: dict[str, dict[str, Any]] = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "cases").glob("*.yaml"))}
+ANSWER_S = 150.0
+NOBODY = 65534
+PROFILES: dict[str, tuple[bool, list[str]]] = {
+    # Whether it runs as a user without rights, and the layers that are left out.
+    "as it is here": (False, []),
+    "without namespaces": (True, ["user", "files"]),
+    "filter only": (True, ["user", "files", "landlock"]),
+}
+
+
+class Arena:
+    """The program that attacks take place in."""
+
+    def __init__(self, profile: str) -> None:
+        unprivileged, disabled = PROFILES[profile]
+        user: dict[str, Any] = {}
+        if unprivileged and os.geteuid() == 0:
+            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "arena.py"), json.dumps(disabled)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/tmp",
+            start_new_session=True,
+            preexec_fn=_outer_limits,
+            **user,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        assert self.process.stdout is not None
+        threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
+        self.layers: list[str] = self._answer()["layers"]
+
+    def attack(self, case: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"kind": case["kind"], "code": case["code"]}) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._lines.get(timeout=ANSWER_S)
+        assert line, f"the server ended with {self.process.wait(10)}"
+        return json.loads(line)
+
+
+def _outer_limits() -> None:
+    """Of the whole run, should the sandbox have a hole: memory, time and files of each process; all of them where root
+    may make a control group."""
+    for kind, value in (
+        (resource.RLIMIT_AS, 4 << 30),
+        (resource.RLIMIT_CPU, 300),
+        (resource.RLIMIT_FSIZE, 64 << 20),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+    for controller, limit, value in (("pids", "pids.max", "400"), ("memory", "memory.limit_in_bytes", str(3 << 30))):
+        with contextlib.suppress(OSError):
+            group = Path("/sys/fs/cgroup", controller, f"openenv-attacks-{os.getpid()}")
+            group.mkdir()
+            (group / limit).write_text(value)
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@pytest.fixture(scope="module")
+def arenas() -> Iterator[dict[str, Arena]]:
+    started: dict[str, Arena] = {}
+    yield started
+    for arena in started.values():
+        arena.close()
+        for controller in ("pids", "memory"):
+            with contextlib.suppress(OSError):
+                Path("/sys/fs/cgroup", controller, f"openenv-attacks-{arena.process.pid}").rmdir()
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_attack_is_contained(profile: str, name: str, arenas: dict[str, Arena]) -> None:
+    case = CASES[name]
+    arena = arenas.get(profile)
+    if arena is None or arena.process.poll() is not None:
+        arena = arenas[profile] = Arena(profile)
+    needs = case.get("needs")
+    if needs and not set(needs) & set(arena.layers):
+        pytest.skip(f"needs one of the layers {', '.join(needs)}; here are {', '.join(arena.layers) or 'none'}")
+    result = arena.attack(case)
+    told = json.dumps(result, indent=1)
+    assert "PWNED" not in result["stdout"], told
+    if case["kind"] == "solution":
+        assert result["passed"] == case.get("passes", 0), told
+        assert "ModuleNotFound" not in told, told
+    else:
+        # The attack itself was made, and did not only fail at its first line.
+        assert not any(error in result["stderr"] for error in ("ImportError", "ModuleNotFound", "NameError")), told
+        if case.get("timed_out"):
+            assert result["timed_out"], told
+        if case.get("failure"):
+            assert result["failure"], told
+        assert len(result["stdout"]) + len(result["stderr"]) <= case.get("max_stdout", 1 << 15), told
+        if not case.get("own_session_spoilt"):
+            assert result["afterwards"] == "42" or not result["usable"], told
+    assert result["connections"] == 0, told
+    assert result["secret_kept"], told
+    assert result["neighbour"] == '"mine"', told
+    assert result["fresh"] == "[] 2.0", told
+    assert result["processes"] <= 3, told
+
+
+def test_every_case_says_what_it_would_have_gained() -> None:
+    assert len(CASES) >= 60
+    for name, case in CASES.items():
+        assert case["name"] == name
+        assert case["kind"] in ("run", "solution")
+        assert all(case[key] for key in ("gains", "expected", "code")), name
