@@ -92,7 +92,8 @@ class AutoEnv:
         elif repository is not None:
             from openenv_trl.providers.space import SpaceProvider
 
-            provider = SpaceProvider(repository, **({} if env_vars is None else {"env_vars": dict(env_vars)}))
+            settings: dict[str, Any] = {} if env_vars is None else {"env_vars": dict(env_vars)}
+            provider = SpaceProvider(repository, **settings)
         else:
             found = find_environment(name)
             if found is None:

@@ -176,7 +176,8 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         if provider is None:
             from openenv_trl.providers.uv import UVProvider
 
-            provider = UVProvider(**{"project_path": space_project(repository), **start_arguments})
+            project = start_arguments.pop("project_path", None) or space_project(repository)
+            provider = UVProvider(project_path=project, **start_arguments)
         elif start_arguments:
             raise ConfigurationError(
                 f"use_docker=False with provider={type(provider).__name__}: give the provider itself what "
