@@ -102,11 +102,23 @@ class Attempts:
         failed = False
         try:
             return await episode.play(lease.session if hedged is None else hedged)
-        except EpisodeFailed:
+        except EpisodeFailed as failure:
             failed = True
-            raise
+            raise await self._explained(failure, hedged.lease if hedged else lease) from failure.__cause__
         finally:
             await self.release(hedged.lease if hedged else lease, not failed and not episode.session_in_call)
+
+    async def _explained(self, failure: EpisodeFailed, lease: SessionLease) -> EpisodeFailed:
+        """The failure, with why the session's server died, where the pool knows that it did."""
+        explain = getattr(self._pool, "explain", None)
+        if explain is None or failure.reason is not EndReason.SESSION_LOST:
+            return failure
+        try:
+            why = await explain(lease.base_url)
+        except Exception as error:
+            logger.debug("why %s was lost is not known: %r", lease.base_url, error)
+            return failure
+        return EpisodeFailed(failure.reason, f"{failure} {why}") if why else failure
 
     async def _acquire(self) -> SessionLease:
         try:

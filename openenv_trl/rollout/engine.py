@@ -38,12 +38,14 @@ from openenv_trl.rollout.trajectory import Trajectory
 
 logger = logging.getLogger("openenv_trl.rollout")
 
+_MAX_CONCURRENT_EPISODES = 256
+
 
 class RolloutEngine:
     """Plays episodes over a pool of sessions.
 
     Args:
-        pool: Where sessions come from, such as a `SessionPool`.
+        pool: Where sessions come from, such as a `SessionPool` or a `ReplicaPool`.
         tokenizer: A tokenizer with a chat template; None where all policies take and give messages.
         actions: How the model acts. None: the environment's own tools, discovered from the first session; where it
             offers none, one tool "act" made of the action schema, which needs ``fetch_schema``.
@@ -51,6 +53,7 @@ class RolloutEngine:
         strategies: What is done when an episode fails or is slow.
         batching: When a batch goes to the policy.
         max_concurrent_episodes: Episodes open at once; a good value is the number of sessions that the servers allow.
+            None: as many as the pool has at most, where it says so (``max_sessions``), otherwise 256.
         fetch_schema: ``openenv_trl.client.fetch_schema``: given a server's address, its schemas.
         fetch_promises: ``openenv_trl.client.fetch_promises``: given a server's address, what its environment
             declares of itself. Hedging needs it, unless its settings say whether episodes can be repeated.
@@ -78,7 +81,7 @@ class RolloutEngine:
         limits: RolloutLimits | None = None,
         strategies: RolloutStrategies | None = None,
         batching: BatchSettings | None = None,
-        max_concurrent_episodes: int = 256,
+        max_concurrent_episodes: int | None = None,
         fetch_schema: Callable[[str], Awaitable[dict[str, Any]]] | None = None,
         fetch_promises: Callable[[str], Awaitable[dict[str, Any]]] | None = None,
         task_key: Callable[[Task], str] | None = None,
@@ -87,6 +90,8 @@ class RolloutEngine:
         observation_separator: str = "\n\n",
         thoughts: Literal["keep", "template"] = "keep",
     ) -> None:
+        if max_concurrent_episodes is None:
+            max_concurrent_episodes = int(getattr(pool, "max_sessions", _MAX_CONCURRENT_EPISODES))
         if max_concurrent_episodes < 1:
             raise ConfigurationError(f"max_concurrent_episodes={max_concurrent_episodes} must be at least 1.")
         self.limits = limits or RolloutLimits()

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import anyio.from_thread
 
 from openenv_trl.client import GenericEnvClient, fetch_promises, fetch_schema
-from openenv_trl.providers import SessionPool
+from openenv_trl.providers import Replica, SessionPool
+from openenv_trl.providers.replica_pool import PoolMember, PoolSettings, ReplicaPool, StartLimit
 from openenv_trl.rollout.engine import RolloutEngine
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.observer import RolloutObserver
@@ -57,6 +58,38 @@ async def open_pool(
         yield pool
     finally:
         await pool.aclose()
+
+
+def replica_pool(
+    members: PoolMember | Sequence[PoolMember],
+    settings: PoolSettings | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    shared: StartLimit | None = None,
+) -> ReplicaPool[GenericEnvClient]:
+    """A pool of generic sessions on servers that it starts and stops; it is opened by ``async with``.
+
+    Args:
+        members: A provider, its spec (also as a settings file has it), the address of a server, or a list of such.
+        settings: How many servers, when, and how they are watched.
+        headers: HTTP headers of every connection, beside those that a server itself needs.
+        shared: Limits that the pool keeps together with others.
+
+    Raises:
+        ConfigurationError: There is no member, or one cannot be used.
+
+    Example:
+        >>> async with replica_pool({"type": "docker", "image": "echo-env:latest"}) as pool:
+        ...     engine = RolloutEngine(pool, tokenizer, fetch_schema=fetch_schema)
+    """
+
+    async def connect(replica: Replica) -> GenericEnvClient:
+        every = {**(headers or {}), **replica.headers}
+        client = GenericEnvClient(replica.base_url, headers=every or None)
+        await client.connect()
+        return client
+
+    return ReplicaPool(members, connect, settings, shared=shared)
 
 
 async def play_tasks(

@@ -55,3 +55,16 @@ class SessionSource(Protocol):
     async def release(self, lease: Any, *, healthy: bool) -> None:
         """Give a lease back. A session that is not healthy is closed and never lent again."""
         ...
+
+
+class ReplicaSource(SessionSource, Protocol):
+    """A source of sessions that knows about their servers, such as a `ReplicaPool`. The engine asks where it can."""
+
+    @property
+    def max_sessions(self) -> int:
+        """Sessions that it can lend at the same time at most."""
+        ...
+
+    async def explain(self, base_url: str) -> str:
+        """Why the server of a session that was lost has died; "" where it has not."""
+        ...

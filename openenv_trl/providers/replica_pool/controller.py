@@ -112,6 +112,8 @@ class ReplicaController(Membership):
         self._tell_waiters(now, load)
         self._probe(now, load)
         decisions, self._decisions = self._decisions, []
+        if decisions:
+            self._wake(now)  # what they change may be a reason for more
         return decisions
 
     def _resize(self, now: float, load: Load) -> None:
@@ -187,8 +189,7 @@ class ReplicaController(Membership):
             self._surplus_since, self._most_needed = now, needed
         self._most_needed = max(self._most_needed, needed)
         if now >= self._surplus_since + self.settings.idle_s:
-            if self._drain(active - self._most_needed, load):
-                self._wake(now)
+            self._drain(active - self._most_needed, load)
             self._surplus_since, self._most_needed = now, needed
         if needed < len(self._active()) and self.count(MemberState.READY, remote=False):
             self._wake(self._surplus_since + self.settings.idle_s)
@@ -202,7 +203,6 @@ class ReplicaController(Membership):
         for member in self._drain(owed, load):
             member.yielded = True
             shared.yields()
-            self._wake_at = float("-inf")
 
     def _drain(self, count: int, load: Load) -> list[Member]:
         ready = [m for m in self._active() if m.state is MemberState.READY]
@@ -226,7 +226,6 @@ class ReplicaController(Membership):
             return
         oldest.state, oldest.aged = MemberState.DRAINING, True
         self._decisions.append(Retire(oldest.url))
-        self._wake(now)
 
     def _remove_drained(self, load: Load) -> None:
         for member in self.members.values():
