@@ -6,7 +6,8 @@ also does would work against it. Why not bare pods: nothing removes a pod that h
 ``ttlSecondsAfterFinished`` is removed by the cluster itself. So when an owner dies, its servers' leases end them, their
 Jobs are finished, and the cluster removes Jobs and pods without anybody's help. A Job whose server never came to run
 has no lease that could end it: until then it has a deadline (``activeDeadlineSeconds``), which is taken off when the
-server runs. Where the owner itself runs in a pod, its Jobs go with that pod as well.
+server runs. That is when all else is dead too; usually the reaper beside each owner deletes the Jobs much sooner, and
+where the owner itself runs in a pod, they go with that pod.
 
 Whatever else a replica has (a NetworkPolicy, a Service) is of its own and owned by its Job, so nothing is shared that
 could be left behind. It is made right after the Job: the other way round, an owner that dies in between would leave it
@@ -16,6 +17,7 @@ for ever. A NetworkPolicy is therefore there some milliseconds after the Job, an
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -80,6 +82,12 @@ class KubernetesProvider(ContainerCalls[KubernetesSpec]):
     _watch: Watch
     _tasks: TaskGroup
     _watching: Future[Any] | None = None
+
+    def _place(self) -> dict[str, Any]:
+        spec = self.spec
+        kubeconfig = None if spec.kubeconfig is None else os.path.abspath(spec.kubeconfig.expanduser())
+        where = {"namespace": spec.namespace, "context": spec.context, "in_cluster": spec.in_cluster}
+        return {"type": "kubernetes", "kubeconfig": kubeconfig, **where}
 
     async def _connect(self) -> None:
         self._group = secrets.token_hex(8)

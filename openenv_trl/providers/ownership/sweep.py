@@ -20,13 +20,13 @@ from openenv_trl.providers.ownership.things import Inventory
 
 logger = logging.getLogger("openenv_trl.providers")
 
-QUIET_S = 45.0
+QUIET_S = 20.0
 """For how long nothing must have been seen at a place."""
 GIVE_UP_S = 600.0
 """For how long an engine may not answer."""
-_OFTEN_S = 20.0
+_OFTEN_S = 10.0
 _SHORT_PAUSE_S = 0.5
-_LONG_PAUSE_S = 5.0
+_LONG_PAUSE_S = 2.0
 
 
 def inventory_of(place: Mapping[str, Any]) -> Inventory:
@@ -47,6 +47,10 @@ def inventory_of(place: Mapping[str, Any]) -> Inventory:
         from openenv_trl.providers.ownership.processes import ProcessInventory
 
         return ProcessInventory()
+    if kind == "kubernetes":
+        from openenv_trl.providers.kubernetes.inventory import KubernetesInventory
+
+        return KubernetesInventory(**{key: value for key, value in place.items() if key != "type"})
     raise ValueError(f"no place has the type {kind!r}")
 
 
