@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coding_env.sandbox import tree
-from coding_env.sandbox.inside import frames, zygote
+from coding_env.sandbox.inside import frames, kernel, zygote
 from coding_env.sandbox.layers import Level, SandboxReport
 from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.session import SandboxSession, open_worker
@@ -162,7 +162,11 @@ class Sandbox:
             raise ConfigurationError(
                 f"The sandbox's process could not be started with {tree.interpreter()}. See its error above."
             )
-        return SandboxReport.model_validate(frames.Unpacker(zygote.MAX_MESSAGE).feed(data)[0])
+        report = SandboxReport.model_validate(frames.Unpacker(zygote.MAX_MESSAGE).feed(data)[0])
+        if kernel.IS_LINUX and not {"files", "user"} & set(report.layers):
+            # Sessions have this process's user, and would find its memory in /proc.
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        return report
 
     def _stop(self) -> None:
         if self._way is not None:

@@ -31,6 +31,8 @@ def main() -> None:
     config["layers"] = report["layers"]
     server.send(frames.pack(report))
     if kernel.IS_LINUX:
+        if "files" not in report["layers"]:
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # so that a session's processes are below this one
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for sessions here
     gc.collect()

@@ -18,8 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import coding_env
 import pytest
 import yaml
+
+import openenv_trl
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox's layers are Linux's")
 HERE = Path(__file__).resolve().parent
@@ -29,6 +32,7 @@ NOBODY = 65534
 PROFILES: dict[str, tuple[bool, list[str]]] = {
     # Whether it runs as a user without rights, and the layers that are left out.
     "as it is here": (False, []),
+    "without root": (True, []),
     "without namespaces": (True, ["user", "files"]),
     "filter only": (True, ["user", "files", "landlock"]),
 }
@@ -39,17 +43,19 @@ class Arena:
 
     def __init__(self, profile: str) -> None:
         unprivileged, disabled = PROFILES[profile]
-        user: dict[str, Any] = {}
+        python, user = sys.executable, dict[str, Any]()
         if unprivileged and os.geteuid() == 0:
             user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            python = _python_for_all()
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "arena.py"), json.dumps(disabled)],
+            [python, str(HERE / "arena.py"), json.dumps(disabled)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd="/tmp",
             start_new_session=True,
             preexec_fn=_outer_limits,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, *_package_folders()])},
             **user,
         )
         self._lines: queue.Queue[str] = queue.Queue()
@@ -76,6 +82,22 @@ class Arena:
         line = self._lines.get(timeout=ANSWER_S)
         assert line, f"the server ended with {self.process.wait(10)}"
         return json.loads(line)
+
+
+def _python_for_all() -> str:
+    """An interpreter of this version that also users without rights may start."""
+    for python in (os.path.realpath(sys.executable), f"/usr/bin/python3.{sys.version_info.minor}"):
+        code = "import sys; print(sys.version_info[:2])"
+        with contextlib.suppress(OSError):
+            tried = subprocess.run([python, "-c", code], user=NOBODY, group=NOBODY, capture_output=True, text=True)
+            if tried.stdout.strip() == str(sys.version_info[:2]):
+                return python
+    pytest.skip("no interpreter of this version is there that a user without rights may start")
+
+
+def _package_folders() -> list[str]:
+    """Where the packages of this checkout are: an interpreter outside of the virtual environment does not know."""
+    return [str(Path(module.__path__[0]).parent) for module in (coding_env, openenv_trl)]
 
 
 def _outer_limits() -> None:
