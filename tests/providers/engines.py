@@ -79,11 +79,14 @@ class PrivateEngine:
             time.sleep(0.1)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Ends the engine: with SIGTERM its containers end too."""
+        """Ends the engine: with SIGTERM its containers end too, with SIGKILL they live until it starts again."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait(60)
             self._process = None
+        if number == signal.SIGKILL:
+            # Its containerd dies with it, and where nobody reaps it at once a new engine would wait for it in vain.
+            (self.folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 
     def load(self, *images: str) -> None:
         """Copies images from the machine's engine."""

@@ -11,6 +11,7 @@ import anyio
 ENGINE_WENT = "the Docker engine was stopped or restarted"
 _KEPT_LINES = 1000
 _LONGEST_LINE = 16_384
+_ENDING = {str(int(each)) for each in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGQUIT)}
 
 
 class OutputLines:
@@ -58,14 +59,19 @@ class ContainerState:
     """The engine has removed it, with its anonymous volumes."""
     exit_code: int | None = None
     reason: str = ""
+    volumes: tuple[str, ...] = ()
+    """The names of its anonymous volumes."""
     removing: bool = False
+    """Whether its provider ends it."""
+    ended_from_outside: bool = False
+    """Whether somebody has ended it through the engine, or the engine itself has."""
     _starved: bool = False
 
     def take_event(self, action: str, attributes: dict[str, str]) -> bool:
         """Take one event of the engine.
 
         Args:
-            action: ``oom``, ``die`` or ``destroy``.
+            action: ``oom``, ``kill``, ``die`` or ``destroy``.
             attributes: What the engine says with it.
 
         Returns:
@@ -73,6 +79,8 @@ class ContainerState:
         """
         if action == "oom":
             self._starved = True
+        elif action == "kill" and attributes.get("signal") in _ENDING:
+            self.ended_from_outside = True
         elif action == "destroy":
             self.gone.set()
         elif action == "die" and not self.died.is_set():
@@ -98,9 +106,11 @@ class ContainerState:
         if code == 128 + signal.SIGKILL and self._starved:
             limit = f"limit {size(self.memory)}; raise memory" if self.memory else "the engine's machine has no more"
             return f"out of memory ({limit})"
+        if self.ended_from_outside:
+            return f"exit code {code}: somebody ended it through the Docker engine"
         if code == 128 + signal.SIGKILL:
-            hint = f"; perhaps for want of memory, of which it may use {size(self.memory)}" if self.memory else ""
-            return f"exit code {code}: somebody killed it{hint}"
+            hint = f", perhaps for want of memory, of which it may use {size(self.memory)}" if self.memory else ""
+            return f"exit code {code}: it was killed{hint}"
         if 128 < code < 128 + signal.NSIG and code - 128 in set(signal.Signals):
             return f"exit code {code} ({signal.Signals(code - 128).name})"
         return ""

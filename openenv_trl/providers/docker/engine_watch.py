@@ -25,6 +25,8 @@ _OUTPUT_AFTER_DEATH_S = 2.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _LATE_EVENTS_S = 1.0
+# An engine that is stopped ends its containers first, as if somebody had asked for it.
+_ENGINE_MAY_GO_S = 3.0
 
 
 class EngineWatch:
@@ -53,6 +55,7 @@ class EngineWatch:
         self._on_death = on_death
         self._on_line = on_line
         self._since = int(time.time()) - _LOOK_BACK_S
+        self._broken = anyio.Event()
         self._scope = anyio.CancelScope()
         self._running = anyio.Event()
         self._over = anyio.Event()
@@ -98,6 +101,8 @@ class EngineWatch:
             began = anyio.current_time()
             await self._read_events()
             self.listening = False
+            self._broken.set()
+            self._broken = anyio.Event()
             if anyio.current_time() - began > _LONGEST_PAUSE_S:
                 pause_s = _FIRST_PAUSE_S
             logger.warning("The Docker engine at %s has closed its events; asking again", self._connection.address.url)
@@ -108,7 +113,7 @@ class EngineWatch:
     async def _read_events(self) -> None:
         filters = {
             "type": ["container"],
-            "event": ["oom", "die", "destroy"],
+            "event": ["oom", "kill", "die", "destroy"],
             "label": [f"{OWNER_LABEL}={self._owner}"],
         }
         events = self._connection.docker.events
@@ -136,6 +141,10 @@ class EngineWatch:
 
     async def _settle(self, state: ContainerState) -> None:
         """The engine tells of a death a moment before the last lines are here."""
+        if state.ended_from_outside and state.reason != ENGINE_WENT and not state.removing:
+            with anyio.move_on_after(_ENGINE_MAY_GO_S):
+                await self._broken.wait()
+                state.reason = ENGINE_WENT
         with anyio.move_on_after(_OUTPUT_AFTER_DEATH_S):
             await state.output_over.wait()
         self._on_death(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from openenv_trl.errors import ServerStartError
@@ -11,8 +12,17 @@ from openenv_trl.providers.docker.spec import DockerSpec
 from openenv_trl.providers.logs import logger
 
 
-async def image_labels(connection: EngineConnection, spec: DockerSpec) -> dict[str, str]:
-    """Return the labels of the image, which is pulled where ``pull`` says so.
+@dataclass(frozen=True)
+class ImageFacts:
+    """What an image says of itself."""
+
+    labels: dict[str, str]
+    volumes: tuple[str, ...]
+    """The folders for which each of its containers has a volume of its own."""
+
+
+async def image_facts(connection: EngineConnection, spec: DockerSpec) -> ImageFacts:
+    """Return what the image says of itself; it is pulled where ``pull`` says so.
 
     Args:
         connection: The engine.
@@ -23,19 +33,19 @@ async def image_labels(connection: EngineConnection, spec: DockerSpec) -> dict[s
         ProviderError: The engine does not answer.
     """
     if spec.pull != "always":
-        labels = await _labels(connection, spec)
-        if labels is not None:
-            return labels
+        found = await _found(connection, spec)
+        if found is not None:
+            return found
     if spec.pull == "never":
         raise image_missing(spec, connection, "with pull='never' it is not pulled")
     await _pull(connection, spec)
-    labels = await _labels(connection, spec)
-    if labels is None:
+    found = await _found(connection, spec)
+    if found is None:
         raise image_missing(spec, connection, "a pull has not brought it")
-    return labels
+    return found
 
 
-async def _labels(connection: EngineConnection, spec: DockerSpec) -> dict[str, str] | None:
+async def _found(connection: EngineConnection, spec: DockerSpec) -> ImageFacts | None:
     import aiodocker
 
     try:
@@ -46,8 +56,8 @@ async def _labels(connection: EngineConnection, spec: DockerSpec) -> dict[str, s
             return None
         raise ServerStartError(f"image={spec.image!r} is no name of an image: {error.message}") from error
     config: dict[str, Any] = image.get("Config") or {}
-    labels: dict[str, str] = config.get("Labels") or {}
-    return labels
+    volumes: dict[str, Any] = config.get("Volumes") or {}
+    return ImageFacts(config.get("Labels") or {}, tuple(volumes))
 
 
 async def _pull(connection: EngineConnection, spec: DockerSpec) -> None:

@@ -17,8 +17,8 @@ from openenv_trl.providers.docker.connection import EngineConnection, open_engin
 from openenv_trl.providers.docker.container_state import ENGINE_WENT, ContainerState
 from openenv_trl.providers.docker.engine_watch import EngineWatch
 from openenv_trl.providers.docker.failures import image_missing, network_refused, refused, unreachable_from_here
-from openenv_trl.providers.docker.images import image_labels
-from openenv_trl.providers.docker.removal import remove_container, remove_network
+from openenv_trl.providers.docker.images import ImageFacts, image_facts
+from openenv_trl.providers.docker.removal import remove_container, remove_network, remove_volumes
 from openenv_trl.providers.docker.spec import DockerSpec, container_config, network_config, with_defaults
 from openenv_trl.providers.owner import this_owner
 
@@ -68,6 +68,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         self._watching: Future[Any] | None = None
         self._network: str | None = None
         self._filled: DockerSpec | None = None
+        self._image = ImageFacts({}, ())
 
     # What an engine does.
 
@@ -79,7 +80,8 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         connection = self._connection = await open_engine(self._docker_host)
         watch = self._watch = EngineWatch(connection, this_owner().id, self._tell, self._sink.line)
         self._watching = await self._spawn(watch.run)
-        self._filled = with_defaults(self.spec, await image_labels(connection, self.spec))
+        image = self._image = await image_facts(connection, self.spec)
+        self._filled = with_defaults(self.spec, image.labels)
         wrong = unreachable_from_here(self._filled, connection)
         if wrong is not None:
             raise wrong
@@ -107,7 +109,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
     async def _launch(self, name: str) -> Replica:
         connection, watch, spec = self._parts()
         labels = this_owner().labels(name, spec.lease_s)
-        config = container_config(spec, labels, self._lease_variables(name), self._network)
+        config = container_config(spec, labels, self._lease_variables(name), self._network, self._image.volumes)
         container: Any = None
         with anyio.CancelScope(shield=True):
             container = await self._create(connection, spec, name, config)
@@ -117,7 +119,11 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
             await watch.follow(state, container)
             with anyio.CancelScope(shield=True):
                 await self._start(connection, spec, name, container)
-            base_url = await self._address_of(connection, spec, container)
+            shown = await self._show(connection, container)
+            base_url = self._address_of(connection, spec, shown) if shown is not None else None
+            if shown is not None:
+                mounts: list[dict[str, str]] = shown.get("Mounts") or []
+                state.volumes = tuple(each["Name"] for each in mounts if each.get("Type") == "volume")
             if base_url is None:
                 base_url = await self._told_of_death(state)
         except BaseException:
@@ -168,11 +174,8 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         except aiodocker.DockerError as error:
             raise refused(spec, name, error.message) from error
 
-    async def _address_of(self, connection: EngineConnection, spec: DockerSpec, container: Any) -> str | None:
+    def _address_of(self, connection: EngineConnection, spec: DockerSpec, shown: dict[str, Any]) -> str | None:
         """Where its server can be reached; None where the container has ended already."""
-        shown = await self._show(connection, container)
-        if shown is None:
-            return None
         settings: dict[str, Any] = shown["NetworkSettings"]
         if self._network is not None:
             networks: dict[str, dict[str, str]] = settings["Networks"]
@@ -217,10 +220,15 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         connection, watch, _ = self._parts()
         state = watch.containers.get(container_id)
         died = state is not None and state.died.is_set()
+        if state is not None:
+            state.removing = True
         try:
             await remove_container(connection, container_id, None if died else grace_s)
             if state is not None and watch.listening:
                 # The engine removes the volumes last, and then says so.
+                if state.reason == ENGINE_WENT:
+                    await remove_volumes(connection, state.volumes)
+                    return
                 with anyio.move_on_after(_REMOVAL_S):
                     await state.gone.wait()
         except ProviderError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import anyio
@@ -42,6 +43,21 @@ async def remove_container(connection: EngineConnection, container_id: str, grac
             f"The container {container_id[:12]} could not be removed: {last}. "
             f"Remove it: `docker rm --force --volumes {container_id[:12]}`."
         )
+
+
+async def remove_volumes(connection: EngineConnection, names: Iterable[str]) -> None:
+    """Remove volumes that an engine has forgotten to remove with their container, as one does that was restarted.
+
+    Args:
+        connection: The engine.
+        names: Their names.
+    """
+    from aiodocker.volumes import DockerVolume
+
+    for name in names:
+        last = await _delete(connection, DockerVolume(connection.docker, name))
+        if last:
+            logger.warning("The volume %s is left: %s. Remove it: `docker volume rm`.", name[:12], last)
 
 
 async def remove_network(connection: EngineConnection, network_id: str) -> None:

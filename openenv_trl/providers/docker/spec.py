@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -78,7 +78,11 @@ def with_defaults(spec: DockerSpec, image_labels: Mapping[str, str]) -> DockerSp
 
 
 def container_config(
-    spec: DockerSpec, labels: Mapping[str, str], variables: Mapping[str, str], network: str | None
+    spec: DockerSpec,
+    labels: Mapping[str, str],
+    variables: Mapping[str, str],
+    network: str | None,
+    volumes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The engine's form of one replica.
 
@@ -87,6 +91,7 @@ def container_config(
         labels: Labels that go over the spec's own.
         variables: Environment variables that go over the spec's own.
         network: The internal network to be on; None where the server is published.
+        volumes: The folders for which the image declares volumes.
     """
     port = f"{spec.port}/tcp"
     host: dict[str, Any] = {
@@ -98,6 +103,10 @@ def container_config(
         "ReadonlyRootfs": bool(spec.read_only),
         "LogConfig": _LOGS,
     }
+    if volumes:
+        # They would be there without being named, and go with their container; named, they carry the owner's labels.
+        options = {"Labels": dict(labels)}
+        host["Mounts"] = [{"Type": "volume", "Target": path, "VolumeOptions": options} for path in volumes]
     if spec.drop_capabilities:
         host |= {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"]}
     if spec.cpus is not None:

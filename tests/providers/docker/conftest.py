@@ -49,17 +49,18 @@ def _built(tmp_path_factory: pytest.TempPathFactory, kind: str, dockerfile: str)
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test leaves neither containers nor networks of this process's behind."""
+    """Each test leaves neither containers nor networks nor volumes of this process's behind."""
     yield
     if request.node.get_closest_marker("docker") is not None:
         assert left() == []
 
 
 def left(host: str | None = None) -> list[str]:
-    """The containers and networks of this process's on an engine."""
+    """The containers, networks and volumes of this process's on an engine."""
     mine = f"label={OWNER_LABEL}={this_owner().id}"
     containers = docker("ps", "--all", "--quiet", "--filter", mine, host=host).stdout.split()
-    return containers + docker("network", "ls", "--quiet", "--filter", mine, host=host).stdout.split()
+    networks = docker("network", "ls", "--quiet", "--filter", mine, host=host).stdout.split()
+    return containers + networks + docker("volume", "ls", "--quiet", "--filter", mine, host=host).stdout.split()
 
 
 @pytest.fixture

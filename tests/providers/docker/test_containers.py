@@ -15,6 +15,7 @@ import pytest
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers import Replica, ReplicaExit
 from openenv_trl.providers.docker import LocalDockerProvider
+from openenv_trl.providers.owner import this_owner
 from tests.providers.docker.conftest import SERVE, left
 from tests.providers.engines import docker
 
@@ -52,7 +53,7 @@ async def test_replicas_start_together_each_at_its_own_address_and_are_gone_afte
         assert all(url.startswith("http://127.0.0.1:") for url in provider.base_urls)
         assert [ask(url, "variable", "DECKS") for url in provider.base_urls] == ["6"] * 3
         assert await provider.alive()
-        assert len(left()) == 3
+        assert len(left()) == 6  # each container has a volume
     assert left() == []
     assert provider.replicas == []
 
@@ -84,6 +85,7 @@ async def test_a_death_is_told_with_its_exit_code_and_last_lines_and_its_volume_
         first, second = provider.replicas
         volumes = volumes_of(first)
         assert len(volumes) == 1
+        assert this_owner().id in docker("volume", "inspect", *volumes).stdout
         cut_off(ask, first, "exit", "7")
         gone = await died(provider)
         assert (gone.replica, gone.exit_code) == (first, 7)
@@ -105,10 +107,10 @@ async def test_a_kill_for_want_of_memory_says_so_and_which_limit_to_raise(image:
     assert gone.reason == "out of memory (limit 64 MiB; raise memory)"
 
 
-async def test_a_kill_from_outside_says_that_somebody_killed_it(image: str) -> None:
+async def test_a_kill_from_outside_says_that_somebody_did_it(image: str) -> None:
     async with LocalDockerProvider(image=image) as provider:
         docker("kill", provider.replicas[0].id)
-        assert "exit code 137: somebody killed it" in (await died(provider)).message
+        assert "exit code 137: somebody ended it through the Docker engine" in (await died(provider)).message
 
 
 async def test_a_container_that_somebody_removes_is_a_death(image: str) -> None:
@@ -149,7 +151,7 @@ async def test_replicas_are_added_and_removed_side_by_side(image: str) -> None:
         for replica in added[:2]:
             group.start_soon(provider.remove_replica, replica)
     assert provider.replicas == added[2:]
-    assert len(left()) == 1
+    assert len(left()) == 2
     await provider.stop()
     with pytest.raises(ProviderError, match="does not run"):
         await provider.wait_exited()
