@@ -30,6 +30,7 @@ from openenv_trl.providers.lease import LeaseKeeper
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.owner import this_owner
 from openenv_trl.providers.ownership.guard import Guard
+from openenv_trl.providers.ownership.neighbours import clean_up_after_the_dead
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import ServerSpec
 
@@ -308,6 +309,8 @@ class EngineProvider(Provider, Generic[SpecT]):
                 lease_s: float | None = getattr(self.spec, "lease_s", None)
                 if lease_s is not None:
                     self._renewing = await self._spawn(self._leases.run, lease_s)
+                if place is not None:
+                    await self._spawn(clean_up_after_the_dead, place)
         name = f"{self._base_name()}-{next(self._numbers)}"
         kept = Kept(Replica("", name))
         self._kept[name] = kept

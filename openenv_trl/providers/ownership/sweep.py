@@ -43,6 +43,10 @@ def inventory_of(place: Mapping[str, Any]) -> Inventory:
         from openenv_trl.providers.ownership.docker_engine import DockerInventory
 
         return DockerInventory(place.get("docker_host"))
+    if kind == "kubernetes":
+        from openenv_trl.providers.kubernetes.inventory import KubernetesInventory
+
+        return KubernetesInventory(**{name: value for name, value in place.items() if name != "type"})
     if kind == "process":
         from openenv_trl.providers.ownership.processes import ProcessInventory
 

@@ -68,6 +68,19 @@ def test_a_container_ends_by_its_lease_when_its_owner_stands_still(own, leased_i
     owner.wait_nothing_left()
 
 
+def test_what_outlived_an_owner_and_its_reaper_goes_when_another_owner_has_started(own, plain):
+    owner = own({**plain, "network": "internal"})
+    owner.read("ready")
+    for reaper in owner.reapers():
+        reaper.kill()
+    owner.kill()
+    assert owner.left()
+    another = own(plain)
+    another.read("ready")
+    owner.wait_nothing_left()
+    assert another.left()
+
+
 def test_an_owner_killed_leaves_nothing_in_a_swarm(own, plain, swarm):
     owner = own({**plain, "type": "swarm", "replicas": 2, "docker_host": swarm.host})
     owner.read("ready")
