@@ -34,6 +34,8 @@ _START_TIMEOUT_S = 60.0
 _UIDS = 100_000
 _VARIABLES = {
     "LANG": "C.UTF-8",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",  # each costs 64 MB of address space, which is limited
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -148,6 +150,7 @@ class Sandbox:
             "off": self._disabled,
             "uid_base": self._uid_base,
             "limits": self.limits.model_dump(),
+            "shared_processes": _share_of_processes(),
             "variables": _VARIABLES,
         }
         ours.settimeout(_START_TIMEOUT_S)
@@ -218,6 +221,14 @@ class Sandbox:
         socket.send_fds(
             self._way, [frames.pack({"uid": uid, "workspace": workspace})], [control, *descriptors]
         )
+
+
+def _share_of_processes() -> int | None:
+    """How many processes and threads sessions may have together that share the server's user: three of four."""
+    for path in ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"):
+        with contextlib.suppress(OSError, ValueError):
+            return int(Path(path).read_text()) * 3 // 4
+    return None
 
 
 _shared: dict[tuple[object, ...], Sandbox] = {}

@@ -181,9 +181,8 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         """Hand in the solution: the code given, or solution.py, or all that ran without error. Hidden tests judge it."""
         self._require_episode()
         if self._task is None:
-            raise SessionStateError(
-                "This episode has no hidden tests. Give reset a task_id, or a prompt and tests.", phase="step"
-            )
+            text = "This episode has no hidden tests. They come with reset: by task_id, or by prompt and tests.\n"
+            return await self._step_done(CodeObservation(stderr=text, exit_code=1), None)
         return await self._step_done(CodeObservation(), code, hand_in=True)
 
     def get_metadata(self) -> EnvironmentMetadata:
@@ -255,13 +254,11 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         settings, state = self._settings, self._state
         state.step_count += 1
         at_limit = settings.max_steps is not None and state.step_count >= settings.max_steps
-        if self._task is None or settings.reward == "rules":
+        if self._task is None or not (hand_in or (at_limit and settings.reward == "tests")):
             if at_limit:
                 self._end(observation, truncated=True)
-            if not hand_in:
-                return observation
-        if not (hand_in or at_limit):
-            observation.reward = 0.0
+            elif self._task is not None and settings.reward == "tests":
+                observation.reward = 0.0
             return observation
         verdict = await self._judge(code)
         state.attempts += 1

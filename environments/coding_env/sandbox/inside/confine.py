@@ -112,8 +112,15 @@ def _show(root: str, path: str) -> None:
     kernel.mount("", target, "", flags & ~kernel.MS_RDONLY if path.startswith("/dev/") else flags)
 
 
-def set_limits(limits: dict[str, Any], layers: frozenset[str], own_uid: bool) -> None:
-    """Set what the kernel counts for each process: time, memory, file sizes, open files, processes."""
+def set_limits(limits: dict[str, Any], layers: frozenset[str], own_uid: bool, shared_processes: int | None) -> None:
+    """Set what the kernel counts for each process: time, memory, file sizes, open files, processes.
+
+    Args:
+        limits: What a session may use.
+        layers: Those that are used.
+        own_uid: Whether the session has a user of its own.
+        shared_processes: Processes of all sessions together, where they share a user; None for no limit.
+    """
     memory = limits["memory_mb"] << 20
     wanted: dict[str, int] = {
         "RLIMIT_AS": memory,
@@ -125,9 +132,12 @@ def set_limits(limits: dict[str, Any], layers: frozenset[str], own_uid: bool) ->
         "RLIMIT_MSGQUEUE": 0,
         "RLIMIT_SIGPENDING": 128,
     }
-    # It counts all processes of a user: of no use where sessions share theirs with the server.
+    # It counts all processes and threads of a user. Where sessions share theirs with the server, it at least leaves the
+    # server some.
     if own_uid or "files" in layers:
         wanted["RLIMIT_NPROC"] = limits["processes"] + 1  # and the keeper
+    elif shared_processes is not None:
+        wanted["RLIMIT_NPROC"] = shared_processes
     for name, value in wanted.items():
         kind = getattr(resource, name, None)
         if kind is None:

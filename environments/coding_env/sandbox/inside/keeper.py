@@ -128,7 +128,7 @@ class _Keeper:
         workspace, temporary = os.getcwd(), "/tmp" if "files" in layers else os.getcwd()
         os.environ.update(config["variables"], HOME=workspace, TMPDIR=temporary)
         own_uid = request["uid"] is not None
-        confine.set_limits(config["limits"], layers, own_uid)
+        confine.set_limits(config["limits"], layers, own_uid, config["shared_processes"])
         writable = [workspace, temporary, "/dev/null"]
         # In a file tree of its own there is nothing that must not be read.
         readable = ["/"] if "files" in layers else [*config["landlock_readable"], "/dev/null", "/dev/urandom"]
