@@ -1,176 +1,350 @@
 """What is left of environment servers when the process that started them is killed with -9, and for how long.
 
-In each round a process starts two servers with ``ProcessProvider`` and is killed in one phase of its life:
+Each round starts an owner of one or two servers: processes, Docker containers, or services of a Swarm. It is killed at
+a moment of its life that is drawn by chance: before it starts anything, while it starts, when it is ready, while it
+plays, while it stops. Half of the servers are this package's; the others know of no lease, and as processes they ignore
+SIGTERM and have a child and a daemon of their own; their image has an anonymous volume. Thirty seconds after each kill
+all that is left of the owner is counted: containers (in any state), services, networks, volumes, processes.
 
-- ``starting``: at a moment spread evenly over the servers' start,
-- ``ready``: as soon as both answer,
-- ``serving``: while it plays in eight sessions,
-- ``stubborn``: both answer, ignore SIGTERM, and have a child and a daemon of their own.
+Then a second set, in which the owner's reaper is killed in the same moment, so that only the servers' leases (5 s) are
+left: they end the servers, and an engine removes a container that has ended, but no service. After that one more owner
+starts on each engine, which removes what dead ones have left.
 
-Every process of a round carries a mark in its environment, so whatever is left is found, whoever started it.
-Linux only. The phases take turns.
+The engine is one of the benchmark's own (root is needed, and dockerd), a Swarm of one node. Many rounds run side by
+side. Linux only.
 
-    python benchmarks/orphans.py [--rounds 20]
+    python benchmarks/orphans.py [--kills 100] [--lease-kills 20] [--seed 0] [--at-once 5]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import anyio
-import anyio.abc
+from _orphan_traces import MARK, Traces, is_reaper
 from _record import Target, record, spread
 
-from openenv_trl.client import GenericEnvClient
-from openenv_trl.providers import ProcessProvider
-
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # the tests' private engine
+
 ENVIRONMENT = ROOT / "environments" / "blackjack_env"
 PLAIN_SERVER = ROOT / "tests" / "providers" / "plain_server.py"
 STUBBORN = [sys.executable, str(PLAIN_SERVER), "--port", "{port}", "--ignore-term", "--grandchild", "--daemon"]
-PHASES = ("starting", "ready", "serving", "stubborn")
-MARK = "ORPHANS_MARK"
-REPLICAS = 2
-SESSIONS = 8
-# How long leftovers are waited for, and how long after the last is gone it is looked whether one came up late.
-GIVE_UP_S = 30.0
-LOOK_AGAIN_S = 0.5
+FOREIGN_SERVER = ["python", "-m", "http.server", "8000"]
+FOREIGN_DOCKERFILE = "FROM python:3.11-slim\nVOLUME /data\n"
+KINDS = ("process", "docker", "swarm")
+PHASES = ("before", "starting", "ready", "serving", "stopping")
+WORDS = {"before": "", "starting": "starting", "ready": "ready", "serving": "serving", "stopping": "stopping"}
+COUNTED_AFTER_S = 30.0
+LEASE_S = 5.0
+# How long a phase of chance lasts, where the phase has no end of its own: the kill is drawn from it.
+SPAN_S = {"before": 1.5, "ready": 0.5, "serving": 0.5}
+
+
+@dataclass
+class Round:
+    """One owner's life and death."""
+
+    kind: str
+    phase: str
+    ours: bool
+    replicas: int
+    internal: bool
+    fraction: float
+    reaper_too: bool = False
+    cleans_up: bool = False
+    """Whether the owner removes what dead ones have left. Not in the rounds, which are to leave nothing themselves."""
+    said: str = ""
+    """The last word of the owner before it was killed."""
+    had: int = 0
+    """Things and processes at the kill."""
+    gone_s: float | None = None
+    left: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class Place:
+    """Where the rounds are played."""
+
+    docker_host: str | None
+    our_image: str
+    foreign_image: str
+    traces: Traces
+    spans_s: dict[str, dict[str, float]]
+    """How long starting and stopping take, by kind."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--own", choices=PHASES, help=argparse.SUPPRESS)
-    parser.add_argument("--mark", help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--lease-kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=5, help="owners that live at the same time")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     options = parser.parse_args()
-    if options.own:
-        anyio.run(own, options.own, options.mark)
-        return
-    start_s = measure_start()
-    gone: dict[str, list[float]] = {phase: [] for phase in PHASES}
-    killed = {phase: [] for phase in PHASES}
-    leftovers = dict.fromkeys(PHASES, 0)
-    for number in range(options.rounds):
-        for phase in PHASES:
-            delay_s = start_s * (number + 0.5) / options.rounds if phase == "starting" else 0.0
-            processes, seconds, left = one_round(phase, delay_s)
-            killed[phase].append(processes)
-            gone[phase].append(seconds)
-            leftovers[phase] += left
-            print(f"{number} {phase}: {processes} processes, gone after {seconds:.3f} s, left {left}", file=sys.stderr)
-    results = {
-        phase: {
-            "seconds_to_gone": spread(gone[phase]),
-            "processes_at_the_kill": spread(killed[phase], 1),
-            "leftovers": leftovers[phase],
-        }
-        for phase in PHASES
+    chance = random.Random(options.seed)
+    began = time.monotonic()
+    with place_of(options.kinds) as place, place.traces.watching():
+        for kind in options.kinds:
+            place.spans_s[kind] = measure(kind, place)
+        rounds = play(draw(chance, options.kinds, options.kills), place, options.at_once)
+        engines = [kind for kind in options.kinds if kind != "process"]
+        lease_kills = options.lease_kills if engines else 0
+        alone = play(draw_without_reaper(chance, engines, lease_kills), place, options.at_once)
+        before = len(place.traces.everything())
+        after = [thing for kind in engines for thing in left_after_another_owner(kind, place)]
+        volumes = list(place.traces.volumes)
+    results: dict[str, Any] = {
+        "kills": options.kills,
+        "seed": options.seed,
+        "owners_at_once": options.at_once,
+        "counted_after_s": COUNTED_AFTER_S,
+        "seconds_in_all": round(time.monotonic() - began),
+        "seconds_of_phases": place.spans_s,
+        **{kind: summary([each for each in rounds if each.kind == kind]) for kind in options.kinds},
     }
-    usual = [seconds for phase in PHASES if phase != "stubborn" for seconds in gone[phase]]
     targets = [
-        Target(f"processes left over, {options.rounds * len(PHASES)} kills", sum(leftovers.values()), "<= 0"),
-        Target("longest s until all were gone, servers that heed SIGTERM", round(max(usual), 3), "<= 5"),
-        Target("longest s until all were gone, servers that ignore it", round(max(gone["stubborn"]), 3), "<= 8"),
+        Target(f"left over {COUNTED_AFTER_S:g} s after {len(rounds)} kills", count(rounds), "<= 0"),
     ]
-    settings = {"rounds": options.rounds, "replicas": REPLICAS, "sessions": SESSIONS, "stop_grace_s": 5.0}
-    packages = ["openenv-trl", "anyio", "uvicorn", "websockets"]
-    record("orphans", {**settings, "seconds_to_start": round(start_s, 3), **results}, targets, packages)
+    if alone:
+        results["reaper_killed_too"] = {
+            "lease_s": LEASE_S,
+            **{kind: summary([each for each in alone if each.kind == kind]) for kind in engines},
+            "left_on_the_engine": before,
+            "left_when_another_owner_has_started": after,
+        }
+        targets += [
+            Target(
+                f"servers that run {COUNTED_AFTER_S:g} s after the lease of {len(alone)} owners killed with reaper",
+                sum(thing.endswith(" running") for each in alone for thing in each.left),
+                "<= 0",
+            ),
+            Target("left of them when another owner has started", len(after), "<= 0"),
+            Target("volumes on the engine at the end", len(volumes), "<= 0"),
+        ]
+    record("orphans", results, targets, ["openenv-trl", "anyio", "uvicorn", "aiodocker", "psutil"])
 
 
-async def own(phase: str, mark: str) -> None:
-    """The process that is killed: says "starting" and, in the phase where it is to be killed, "now"."""
-    os.write(1, b"starting\n")
-    command = STUBBORN if phase == "stubborn" else ENVIRONMENT
-    provider = ProcessProvider(command, replicas=REPLICAS, env_vars={MARK: mark})
-    await provider.start()
-    if phase == "serving":
-        async with anyio.create_task_group() as tasks:
-            for number in range(SESSIONS):
-                url = provider.base_urls[number % REPLICAS]
-                await tasks.start(play, url)
-            os.write(1, b"now\n")
-    else:
-        os.write(1, b"now\n")
-    await anyio.sleep_forever()
+def draw(chance: random.Random, kinds: Sequence[str], kills: int) -> list[Round]:
+    """The rounds: kinds and phases take turns, all else is chance."""
+    rounds = [
+        Round(
+            kind=kinds[number % len(kinds)],
+            phase=PHASES[number // len(kinds) % len(PHASES)],
+            ours=chance.random() < 0.5,
+            replicas=chance.choice((1, 2)),
+            internal=chance.random() < 0.3,
+            fraction=chance.random(),
+        )
+        for number in range(kills)
+    ]
+    chance.shuffle(rounds)
+    return rounds
 
 
-async def play(url: str, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    """Plays for ever; has started once a step was answered."""
-    started = False
-    async with GenericEnvClient(url) as client:
-        while True:
-            await client.reset()
-            await client.step({"move": "stand"})
-            if not started:
-                started = True
-                task_status.started()
+def draw_without_reaper(chance: random.Random, kinds: Sequence[str], kills: int) -> list[Round]:
+    """Rounds in which a server runs and only its own lease can end it."""
+    return [
+        Round(kinds[number % len(kinds)], chance.choice(("ready", "serving")), True, 1, False, chance.random(), True)
+        for number in range(kills)
+    ]
 
 
-def measure_start() -> float:
-    """Seconds from the owner's first word until both servers answer; the median of three."""
-    times: list[float] = []
-    for _ in range(3):
-        owner = start_owner("ready", "none")
-        read_word(owner, b"starting")
-        begin = time.perf_counter()
-        read_word(owner, b"now")
-        times.append(time.perf_counter() - begin)
-        owner.terminate()
-        owner.wait()
-    return sorted(times)[1]
+@contextlib.contextmanager
+def place_of(kinds: Sequence[str]) -> Iterator[Place]:
+    """The engine with both images, where one is needed."""
+    if kinds == ["process"]:
+        yield Place(None, "", "", Traces(None), {})
+        return
+    from tests.providers.engines import private_engine
+
+    tag = uuid.uuid4().hex[:8]
+    ours, foreign = f"orphans-ours:{tag}", f"orphans-foreign:{tag}"
+    dockerfile = "environments/blackjack_env/server/Dockerfile"
+    try:
+        build = ["docker", "build", "--quiet", "--network", "host"]
+        subprocess.run([*build, "--file", dockerfile, "--tag", ours, "."], cwd=ROOT, check=True, stdout=2)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "Dockerfile").write_text(FOREIGN_DOCKERFILE)
+            subprocess.run([*build, "--tag", foreign, folder], check=True, stdout=2)
+        with private_engine([ours, foreign]) as engine:
+            engine.docker("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:0")
+            yield Place(engine.host, ours, foreign, Traces(engine.socket), {})
+    finally:
+        subprocess.run(["docker", "rmi", "--force", ours, foreign], stdout=2, check=False)
 
 
-def one_round(phase: str, delay_s: float) -> tuple[int, float, int]:
-    """Starts an owner and kills it: processes at the kill, seconds until all were gone, how many never were."""
-    mark = uuid.uuid4().hex
-    owner = start_owner(phase, mark)
-    read_word(owner, b"starting" if phase == "starting" else b"now")
-    time.sleep(delay_s)
-    processes = len(marked(mark))
-    owner.send_signal(signal.SIGKILL)
-    begin = time.perf_counter()
-    owner.wait()
-    while marked(mark) and time.perf_counter() - begin < GIVE_UP_S:
-        time.sleep(0.005)
-    seconds = time.perf_counter() - begin
-    time.sleep(LOOK_AGAIN_S)
-    left = marked(mark)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    return processes, seconds, len(left)
+def spec_of(each: Round, place: Place, mark: str) -> dict[str, Any]:
+    """The provider's settings for a round."""
+    common = {"type": each.kind, "replicas": each.replicas, "ready_timeout_s": 120, "env_vars": {MARK: mark}}
+    if each.kind == "process":
+        return {**common, "environment": str(ENVIRONMENT) if each.ours else STUBBORN}
+    lease = {"lease_s": LEASE_S} if each.reaper_too else {}
+    network = {"network": "internal"} if each.internal and each.kind == "docker" else {}
+    if each.ours:
+        return {**common, **lease, **network, "image": place.our_image}
+    foreign = {"image": place.foreign_image, "command": FOREIGN_SERVER, "health_path": "/"}
+    return {**common, **lease, **network, **foreign}
 
 
-def start_owner(phase: str, mark: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, __file__, "--own", phase, "--mark", mark]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+class OwnerProcess:
+    """The owner of one round; a thread reads what it says."""
+
+    def __init__(self, each: Round, place: Place) -> None:
+        self.mark = uuid.uuid4().hex
+        self.id = "not said"
+        self.words: dict[str, float] = {}
+        self.said = ""
+        self._changed = threading.Condition()
+        docker_host = None if each.kind == "process" else place.docker_host
+        spec = spec_of(each, place, self.mark)
+        plan = {
+            "spec": spec,
+            "docker_host": docker_host,
+            "phase": each.phase,
+            "plays": each.ours,
+            "cleans_up": each.cleans_up,
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("_orphan_owner.py")), json.dumps(plan)],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, MARK: self.mark},
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            word, *rest = line.split()
+            with self._changed:
+                if word == "alive":
+                    self.id = rest[0]
+                self.said = word
+                self.words[word] = time.monotonic()
+                self._changed.notify_all()
+        with self._changed:
+            self.words["ended"] = time.monotonic()
+            self._changed.notify_all()
+
+    def wait_for(self, word: str) -> float:
+        """Wait until it has said a word; returns when that was."""
+        with self._changed:
+            self._changed.wait_for(lambda: word in self.words or "ended" in self.words)
+            if word not in self.words:
+                raise SystemExit(f"the owner ended before it said '{word}'")
+            return self.words[word]
+
+    def kill(self, and_these: Sequence[int]) -> None:
+        """Kill it, and others just before: its reaper must not see its death."""
+        for pid in and_these:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
 
 
-def read_word(owner: subprocess.Popen[bytes], word: bytes) -> None:
-    assert owner.stdout is not None
-    while (line := owner.stdout.readline()).strip() != word:
-        if not line:
-            raise SystemExit(f"the owner ended before it said {word.decode()}")
+def measure(kind: str, place: Place) -> dict[str, float]:
+    """How long an owner of that kind takes to start and to stop."""
+    owner = OwnerProcess(Round(kind, "stopping", True, 2, False, 0.0), place)
+    stopping = owner.wait_for("stopping")
+    spans = {"starting": owner.wait_for("ready") - owner.wait_for("starting")}
+    spans["stopping"] = owner.wait_for("stopped") - stopping
+    owner.kill(())
+    print(f"{kind}: {spans}", file=sys.stderr)
+    return {phase: round(seconds, 2) for phase, seconds in spans.items()}
 
 
-def marked(mark: str) -> list[int]:
-    """The living processes that carry the mark."""
-    found: list[int] = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            # Empty for a process that has ended and is not collected yet.
-            environment = Path(f"/proc/{entry}/environ").read_bytes()
-        except OSError:
-            continue
-        if f"{MARK}={mark}".encode() in environment.split(b"\0"):
-            found.append(int(entry))
-    return found
+def left_after_another_owner(kind: str, place: Place) -> list[str]:
+    """What dead owners have on the engine when a later owner has been there for a while."""
+    owner = OwnerProcess(Round(kind, "ready", False, 1, False, 0.0, cleans_up=True), place)
+    owner.wait_for("ready")
+    ends = time.monotonic() + COUNTED_AFTER_S
+    while True:
+        own, _ = place.traces.of(owner.id, owner.mark)
+        left = [thing for thing in place.traces.everything() if thing not in own]
+        if not left or time.monotonic() > ends:
+            break
+    owner.kill(())
+    while place.traces.of(owner.id, owner.mark)[0] and time.monotonic() < ends + COUNTED_AFTER_S:
+        time.sleep(0.1)
+    return left
+
+
+def play(rounds: list[Round], place: Place, at_once: int) -> list[Round]:
+    """Play all rounds; a few owners live at a time, and many have died and are waited for."""
+    living = threading.Semaphore(at_once)
+    with ThreadPoolExecutor(max(1, len(rounds))) as pool:
+        for each in pool.map(lambda each: one_round(each, place, living), rounds):
+            what = f"{each.kind} {'ours' if each.ours else 'foreign'} killed {each.phase} (said '{each.said}')"
+            gone = "never" if each.gone_s is None else f"after {each.gone_s:.1f} s"
+            print(f"{what}: had {each.had}, gone {gone}, left {each.left}", file=sys.stderr)
+    return rounds
+
+
+def one_round(each: Round, place: Place, living: threading.Semaphore) -> Round:
+    """Start an owner, kill it, and see what is left."""
+    with living:
+        began = time.monotonic()
+        owner = OwnerProcess(each, place)
+        word = WORDS[each.phase]
+        since = owner.wait_for(word) if word else began
+        span_s = SPAN_S.get(each.phase) or place.spans_s[each.kind][each.phase]
+        time.sleep(max(0.0, since + each.fraction * span_s - time.monotonic()))
+        things, processes = place.traces.of(owner.id, owner.mark) if each.reaper_too else ([], [])
+        owner.kill([pid for pid in processes if is_reaper(pid)])
+        killed = time.monotonic()
+        each.said = owner.said
+    waited_s = COUNTED_AFTER_S + (LEASE_S if each.reaper_too else 0.0)
+    first = True
+    while True:
+        things, processes = place.traces.of(owner.id, owner.mark)
+        servers = [pid for pid in processes if not is_reaper(pid)]
+        passed = time.monotonic() - killed
+        if first:
+            each.had, first = len(things) + len(servers), False
+        # What an engine was still making appears after a first look that found nothing.
+        each.gone_s = None if things or servers else each.gone_s or passed
+        if passed >= waited_s:
+            break
+        time.sleep(0.1)
+    each.left = things + [f"process {pid}" for pid in servers]
+    return each
+
+
+def count(rounds: Sequence[Round]) -> int:
+    return sum(len(each.left) for each in rounds)
+
+
+def summary(rounds: Sequence[Round]) -> dict[str, Any]:
+    """The figures of one kind."""
+    gone = [each.gone_s for each in rounds if each.gone_s is not None]
+    return {
+        "kills": len(rounds),
+        "last_words": dict(Counter(each.said or "nothing" for each in rounds)),
+        "things_just_after_the_kill": spread([each.had for each in rounds], 1) if rounds else {},
+        "seconds_to_gone": spread(gone, 1) if gone else {},
+        "left": [thing for each in rounds for thing in each.left],
+    }
 
 
 if __name__ == "__main__":

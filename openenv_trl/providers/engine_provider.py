@@ -296,7 +296,7 @@ class EngineProvider(Provider, Generic[SpecT]):
                 self._sink = LogSink(self.spec.log_path, self._on_log)
                 self._sink.open()
                 place = self._place()
-                if place is not None:
+                if place is not None and os.name == "posix":
                     self._guard = await anyio.to_thread.run_sync(Guard, place)
                 try:
                     await self._connect()
