@@ -11,6 +11,7 @@ import pytest
 from openenv_trl.providers import ProcessProvider
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hub_stand_in import StandInHub, StandInSpace, stand_in_hub
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import ClientSession, WSMsgType, web
+from aiohttp import web
+from reverse_proxy import forward
 
 
 @dataclass
@@ -93,33 +94,7 @@ class StandInHub:
             return web.Response(status=404, text="Sorry, we can't find the page you are looking for.")
         if space.stage != "RUNNING":
             return web.Response(text="<html>Preparing Space</html>", content_type="text/html")
-        target = f"{space.upstream}/{request.match_info['path']}"
-        async with ClientSession() as session:
-            if request.headers.get("Upgrade", "").lower() == "websocket":
-                return await _tunnel(request, session, target)
-            async with session.request(request.method, target, data=await request.read()) as answer:
-                return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
-
-
-async def _tunnel(request: web.Request, session: ClientSession, target: str) -> web.WebSocketResponse:
-    """Passes messages on between a client and the server, until one of them leaves."""
-    protocols = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if each.strip()]
-    async with session.ws_connect(target, protocols=protocols, max_msg_size=0) as behind:
-        chosen = [behind.protocol] if behind.protocol else []
-        before = web.WebSocketResponse(protocols=chosen, max_msg_size=0)
-        await before.prepare(request)
-
-        async def pass_on(source: Any, sink: Any) -> None:
-            async for message in source:
-                if message.type == WSMsgType.TEXT:
-                    await sink.send_str(message.data)
-                elif message.type == WSMsgType.BINARY:
-                    await sink.send_bytes(message.data)
-            with suppress(ConnectionError):
-                await sink.close()
-
-        await asyncio.gather(pass_on(before, behind), pass_on(behind, before))
-    return before
+        return await forward(request, f"{space.upstream}/{request.match_info['path']}")
 
 
 @contextmanager
