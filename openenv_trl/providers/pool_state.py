@@ -59,12 +59,11 @@ class PoolState:
         self._chance = chance
         self.servers = [self._slots(url, sessions_per_server) for url in urls]
         self.leaving: list[ServerSlots] = []
-        """Servers that were retired, or dropped, while sessions of theirs were open."""
+        """Servers that were retired while sessions of theirs were open."""
         self.upsets = 0
-        """How often a server refused or failed: what is known of the servers' capacity has changed since."""
+        """How often a server refused, failed, or did no more: what is known of the servers' capacity has changed."""
         self.is_closed = False
         self.outlook = Outlook()
-        """What is known of servers that come."""
         self._patience_s = server_patience_s
         self._waiters: dict[int, _Waiter] = {}
         self._queue: list[int] = []
@@ -136,6 +135,7 @@ class PoolState:
             decisions.append(self._grant(ticket, session, server))
         else:
             server.idle.append(session)
+        self.upsets += bool(server.failures or server.refusals)
         server.note_connected(now)
         return session, [*decisions, *self._dispatch(now)]
 

@@ -72,11 +72,19 @@ class ReplicaMachine(RuleBasedStateMachine):
         self.lent: dict[int, str] = {}
         self.closing: set[int] = set()
         self.started_at: list[float] = []
+        self.sources = sources
+        self.upsets = 0
         self.plan()
 
     # As the pool carries decisions out.
 
+    def callers_did_something(self) -> None:
+        """Not each caller is worth a plan."""
+        if self.state.upsets != self.upsets or not self.controller.is_calm(self.state.demand):
+            self.plan()
+
     def plan(self) -> None:
+        self.upsets = self.state.upsets
         for _ in range(50):
             servers = [*self.state.leaving, *self.state.servers]
             load = Load(
@@ -153,7 +161,7 @@ class ReplicaMachine(RuleBasedStateMachine):
             ticket, decisions = self.state.request(self.now, INFINITY)
             self.waiting.add(ticket)
             self.take(decisions)
-        self.plan()
+        self.callers_did_something()
 
     @precondition(lambda self: self.attempts)
     @rule(data=st.data(), outcome=st.sampled_from(["connected", "connected", "connected", "refused", "failed"]))
@@ -170,7 +178,7 @@ class ReplicaMachine(RuleBasedStateMachine):
             self.take(self.state.failed(attempt, self.now, "nobody there"))
         else:
             self.take(self.state.refused(attempt, self.now))
-        self.plan()
+        self.callers_did_something()
 
     @precondition(lambda self: self.lent)
     @rule(data=st.data())
@@ -180,30 +188,36 @@ class ReplicaMachine(RuleBasedStateMachine):
     def give_back(self, session: int) -> None:
         url = self.lent.pop(session)
         self.take(self.state.release(session, self.now, healthy=url not in self.dead))
-        self.plan()
+        self.callers_did_something()
 
     @precondition(lambda self: self.closing)
     @rule()
     def closed(self) -> None:
         self.take(self.state.closed(self.closing.pop(), self.now))
-        self.plan()
+        self.callers_did_something()
 
     # Servers.
 
     @precondition(lambda self: self.starting)
-    @rule(data=st.data(), outcome=st.sampled_from(["ready", "ready", "ready", "fails", "cannot work"]))
+    @rule(data=st.data(), outcome=st.sampled_from(["ready", "ready", "dead", "fails", "cannot work"]))
     def start_ends(self, data: st.DataObject, outcome: str) -> None:
         self.end_start(data.draw(st.sampled_from(sorted(self.starting))), outcome)
 
     def end_start(self, member: int, outcome: str) -> None:
         del self.starting[member]
-        if outcome == "ready":
+        if outcome in ("ready", "dead"):
             url = self.running[member] = self.numbers[member] = f"server-{member}"
+            if outcome == "dead":  # which is told before its start is
+                self.controller.exited(url, "it was killed", self.now)
             self.controller.started(member, url, self.now)
         else:
             error = ServerStartError("it ended") if outcome == "fails" else ConfigurationError("no such image")
             self.controller.start_failed(member, error, self.now)
         self.plan()
+        if outcome == "dead":
+            assert f"server-{member}" not in self.open_to
+        if outcome == "cannot work" and self.sources == 1 and not self.open_to and not self.starting:
+            assert not self.waiting
 
     @precondition(lambda self: self.removing)
     @rule()
@@ -245,7 +259,9 @@ class ReplicaMachine(RuleBasedStateMachine):
             next_at = min(end, self.controller.wake_at, at)
             self.now = max(self.now, next_at)
             self.take(self.state.tick(self.now))
-            self.plan()
+            if self.now >= self.controller.wake_at:
+                self.plan()
+            self.callers_did_something()
             if self.now >= end:
                 return
 
@@ -294,7 +310,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         for member in sorted(self.probing):
             del self.probing[member]
             self.controller.probed(member, "", self.now)
-        self.plan()
+            self.plan()
 
     def teardown(self) -> None:
         """From any state, once all goes well, everyone is served, and the pool comes down to what it is to keep."""
