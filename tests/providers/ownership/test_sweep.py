@@ -1,0 +1,125 @@
+"""A sweep removes all that one owner has on an engine, also what appears late, and nothing of anybody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from openenv_trl.errors import ConfigurationError
+from openenv_trl.providers.owner import this_owner
+from openenv_trl.providers.ownership.docker_engine import DockerInventory
+from openenv_trl.providers.ownership.guard import Guard
+from openenv_trl.providers.ownership.reaper import Places
+from openenv_trl.providers.ownership.sweep import inventory_of, sweep
+from tests.providers.engines import PrivateEngine
+from tests.providers.ownership.conftest import PLAIN_IMAGE
+
+pytestmark = [pytest.mark.docker, pytest.mark.anyio]
+
+OWNER = "0123456789abcdef"
+
+
+@pytest.fixture
+def create(swarm: PrivateEngine) -> Iterator[Callable[[str], str]]:
+    """Makes a container of an owner's that is never started."""
+    names: list[str] = []
+
+    def make(owner: str) -> str:
+        name = f"made-{uuid.uuid4().hex[:8]}"
+        label = f"openenv-trl.owner={owner}" if owner else "a=b"
+        swarm.docker("create", "--name", name, "--label", label, "--volume", "/data", PLAIN_IMAGE, "sleep", "1000")
+        names.append(name)
+        return name
+
+    yield make
+    swarm.docker("rm", "--force", "--volumes", *names, check=False)
+
+
+def names(engine: PrivateEngine) -> set[str]:
+    return set(engine.docker("ps", "--all", "--format", "{{.Names}}").stdout.split())
+
+
+async def test_what_an_engine_makes_after_the_first_look_is_removed_too(swarm, create):
+    early, foreign, others = create(OWNER), create(""), create("another")
+    removed: list[int] = []
+
+    async def run() -> None:
+        removed.append(await sweep(OWNER, lambda: DockerInventory(swarm.host), quiet_s=5.0))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        while early in await anyio.to_thread.run_sync(names, swarm):  # noqa: ASYNC110 - nobody tells of it
+            await anyio.sleep(0.1)
+        late = await anyio.to_thread.run_sync(create, OWNER)
+    assert removed == [2]
+    assert late not in names(swarm)
+    assert {foreign, others} <= names(swarm)
+
+
+async def test_an_engine_that_is_away_is_swept_when_it_is_back(swarm, create):
+    left = create(OWNER)
+    await anyio.to_thread.run_sync(swarm.stop, signal.SIGKILL)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sweep, OWNER, lambda: DockerInventory(swarm.host), 1.0)
+        await anyio.sleep(0.5)
+        await anyio.to_thread.run_sync(swarm.start)
+    assert left not in names(swarm)
+
+
+async def test_a_volume_in_use_and_a_network_with_containers_go_with_what_uses_them(swarm, create):
+    label = ("--label", f"openenv-trl.owner={OWNER}")
+    swarm.docker("network", "create", "--driver", "bridge", "--internal", *label, "of-owner")
+    swarm.docker("volume", "create", *label, "of-owner")
+    mount = ("--volume", "of-owner:/mine", "--network", "of-owner")
+    swarm.docker("run", "--detach", *label, *mount, PLAIN_IMAGE, "sleep", "1000")
+    assert await sweep(OWNER, lambda: DockerInventory(swarm.host), quiet_s=0.0) == 3
+    async with DockerInventory(swarm.host) as inventory:
+        assert await inventory.list(OWNER) == []
+    assert "of-owner" not in swarm.docker("network", "ls").stdout + swarm.docker("volume", "ls").stdout
+
+
+async def test_without_the_engines_package_the_sweep_says_so_and_ends(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match="aiodocker"):
+        await sweep(OWNER, DockerInventory)
+
+
+def test_a_place_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="'moon'"):
+        inventory_of({"type": "moon"})
+
+
+def test_the_reaper_knows_the_places_that_were_not_left_in_order():
+    places = Places()
+    lines = b'{"key": 1, "place": {"type": "docker"}}\n{"key": 2, "place": {"type": "swarm"}}\n{"key": 1}\n'
+    for number in range(len(lines)):
+        places.feed(lines[number : number + 1])
+    assert places.left() == [{"type": "swarm"}]
+    places.feed(b'{"key": 3, "place": {"type": "swarm"}}\n{"key": 2}\n{"ke')
+    assert places.left() == [{"type": "swarm"}]
+    places.feed(b'y": 3}\n')
+    assert places.left() == []
+
+
+def test_a_process_that_guards_two_places_has_one_reaper_which_its_forked_copy_leaves_alone():
+    def reapers() -> int:
+        listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        return sum("reaper.py" in line and this_owner().id in line for line in listed.splitlines())
+
+    first, second = (Guard({"type": "docker", "docker_host": None}) for _ in range(2))
+    assert reapers() == 1
+    child = os.fork()
+    if child == 0:
+        first.release()  # of a place that is not its own: nothing is said
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert reapers() == 1
+    first.release()
+    second.release()
