@@ -439,7 +439,7 @@ class ProcessProvider(Provider):
 
     def _restart(self, slot: _Slot, stopping: threading.Event) -> None:
         with self._changed:
-            if stopping.is_set():
+            if stopping.is_set() or slot not in self._slots:  # it was removed meanwhile
                 return
             slot.restarts += 1
             try:

@@ -98,6 +98,20 @@ async def test_a_killed_replica_leaves_the_pool_is_explained_and_replaced(plain,
         assert pool.metrics().deaths == 1
 
 
+async def test_a_provider_that_starts_its_servers_again_itself_leaves_none_behind(plain, connect, send, wait_gone):
+    lines: list[str] = []
+    provider = plain(max_restarts=5, on_log=lambda name, line: lines.append(line))
+    async with ReplicaPool(provider, connect, PoolSettings(max_replicas=1, **QUICK)) as pool:
+        lease = await pool.acquire(60)
+        send(provider, lease.base_url)
+        assert await pool.explain(lease.base_url)
+        await pool.release(lease, healthy=False)
+        await pool.release(await pool.acquire(60))
+    pids = [int(line.split()[1]) for line in lines if line.startswith("pid ")]
+    assert len(pids) >= 2
+    await wait_gone(*pids)
+
+
 async def test_a_replica_that_hangs_is_found_by_its_health_check_and_replaced(plain, connect, send):
     provider = plain()
     settings = PoolSettings(
