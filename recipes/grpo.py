@@ -8,8 +8,9 @@
 
 One YAML file holds everything: what TRL's GRPOConfig and ModelConfig take, and the environment's own settings
 (`openenv_trl.training.EnvironmentArguments`). The command line overrides it. The environment is a package folder, whose
-servers are started here (`environment: environments/blackjack_env`), or servers that run already
-(`environment_urls: [http://localhost:8000]`), in containers or elsewhere; or several of them, by name
+servers are started here (`environment: environments/blackjack_env`), servers that run already
+(`environment_urls: [http://localhost:8000]`), or what a provider starts (`provider: {type: docker, image: ...}`); or
+several of them, by name
 (`environments: {cards: {environment: ...}, balls: {environment: ..., weight: 2}}`).
 """
 

@@ -26,6 +26,7 @@ from openenv_trl.evaluation.command import evaluate_experiment
 from openenv_trl.evaluation.curve import learning_curve
 from openenv_trl.experiment import Experiment, load_experiment, recipe_path
 from openenv_trl.providers.owned import run_owned
+from openenv_trl.rollout import ProvidedServers, Servers
 from openenv_trl.training import WarmStartSettings, disable_progress_bars, open_servers, warm_start
 from openenv_trl.training.launch import launch_command
 
@@ -42,29 +43,30 @@ def quickstart(config: str, overrides: list[str]) -> dict[str, object]:
     seconds: dict[str, float] = {}
     disable_progress_bars()
 
-    with open_servers(environment) as base_urls:
+    with open_servers(environment) as servers:
         console.rule("[bold]1  warm start: learn the protocol, play at random")
         with timed(seconds, "warm_start"):
             warm_start(
                 policy,
-                base_urls,
+                servers,
                 environment.load_dataset(),
                 WarmStartSettings.from_arguments(environment, seed=training.seed),
                 limits=environment.limits(training.max_completion_length),
             )
         console.rule("[bold]2  evaluation before")
         with timed(seconds, "evaluation_before"):
-            before = evaluated(experiment, policy, "before", base_urls)
+            before = evaluated(experiment, policy, "before", servers)
 
         console.rule("[bold]3  GRPO: recipes/grpo.py with TRL's trainer")
         with timed(seconds, "grpo"):
-            urls = ["--environment_urls", *base_urls]
+            # The same servers; what a provider starts, the recipe starts for itself.
+            urls = [] if isinstance(servers, ProvidedServers) else ["--environment_urls", *servers]
             command = launch_command(recipe_path("grpo"), ["--config", config, *overrides, *urls])
             if run_owned(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}) != 0:
                 sys.exit("GRPO failed; its own message is above.")
         console.rule("[bold]4  evaluation after")
         with timed(seconds, "evaluation_after"):
-            after = evaluated(experiment, output, "after", base_urls)
+            after = evaluated(experiment, output, "after", servers)
 
     curve = output.parent / "learning_curve.png"
     log = json.loads((output / "trainer_state.json").read_text())["log_history"]
@@ -94,9 +96,9 @@ def quickstart(config: str, overrides: list[str]) -> dict[str, object]:
     return results
 
 
-def evaluated(experiment: Experiment, model: Path, label: str, base_urls: list[str]) -> list[EvaluationReport]:
+def evaluated(experiment: Experiment, model: Path, label: str, servers: Servers) -> list[EvaluationReport]:
     """The model's mean return, sampled and greedy."""
-    return evaluate_experiment(experiment, model=model, label=label, base_urls=base_urls, quiet=True)
+    return evaluate_experiment(experiment, model=model, label=label, base_urls=servers, quiet=True)
 
 
 class timed:

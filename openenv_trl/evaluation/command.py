@@ -17,6 +17,7 @@ from openenv_trl.evaluation.report import EvaluationReport, comparison_table
 from openenv_trl.evaluation.run import Progress, evaluate
 from openenv_trl.rollout import Policy, SamplingParameters
 from openenv_trl.rollout.policy import MessagePolicy
+from openenv_trl.rollout.servers import Servers, most_sessions
 from openenv_trl.rollout.watch import RolloutWatch
 from openenv_trl.training.tasks import tasks_from_rows
 
@@ -31,7 +32,7 @@ def evaluate_experiment(
     episodes: int | None = None,
     modes: Sequence[bool] = (False, True),
     label: str | None = None,
-    base_urls: Sequence[str] | None = None,
+    base_urls: Servers | None = None,
     output: Path | None = None,
     quiet: bool = False,
     endpoint: str | None = None,
@@ -49,7 +50,7 @@ def evaluate_experiment(
         episodes: How many to play in each mode; ``evaluation_episodes`` if None.
         modes: For each, whether to take the likeliest token (True) or to sample at temperature 1.
         label: What the model is called in the table; the last part of its path if None.
-        base_urls: Servers that run already; the experiment's are started if None.
+        base_urls: Servers that run already, or what starts them; the experiment's are started if None.
         output: Write the reports there as JSON.
         quiet: Print no table.
         endpoint: Address of an OpenAI-compatible chat endpoint, which plays in place of the model.
@@ -78,7 +79,7 @@ def evaluate_experiment(
     )
     reports: list[EvaluationReport] = []
 
-    def run(urls: Sequence[str]) -> None:
+    def run(servers: Servers) -> None:
         for greedy in modes:
             title = f"{label or Path(name).name}, {'greedy' if greedy else 'sampled'}"
             reports.append(
@@ -86,11 +87,13 @@ def evaluate_experiment(
                     title,
                     policy,
                     tokenizer,
-                    urls,
+                    servers,
                     tasks,
                     sampling=SamplingParameters(greedy=greedy),
                     limits=environment.limits(experiment.training.max_completion_length),
-                    concurrency=min(environment.evaluation_concurrency, environment.sessions_per_server * len(urls)),
+                    concurrency=min(
+                        environment.evaluation_concurrency, most_sessions(servers, environment.sessions_per_server)
+                    ),
                     unfinished_reward=environment.unfinished_reward,
                     chat_template_kwargs=experiment.training.chat_template_kwargs,
                     progress=None if environment.watch else _progress_lines(title),
@@ -99,8 +102,8 @@ def evaluate_experiment(
             )
 
     if base_urls is None:
-        with open_servers(environment) as urls:
-            run(urls)
+        with open_servers(environment) as servers:
+            run(servers)
     else:
         run(base_urls)
     if output is not None:

@@ -13,6 +13,7 @@ from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task,
 from openenv_trl.rollout.observer import RolloutObserver
 from openenv_trl.rollout.play import play_tasks, run_blocking
 from openenv_trl.rollout.policy import MessagePolicy
+from openenv_trl.rollout.servers import Servers
 
 Progress = Callable[[int, int], None]
 """Called with the number of episodes that have ended, and of all."""
@@ -22,7 +23,7 @@ def evaluate(
     name: str,
     policy: Policy | MessagePolicy,
     tokenizer: Any,
-    base_urls: Sequence[str],
+    servers: Servers,
     tasks: Sequence[Task],
     *,
     sampling: SamplingParameters | None = None,
@@ -40,7 +41,7 @@ def evaluate(
         policy: Acts in the episodes.
         tokenizer: The policy's tokenizer, with a chat template; None where it takes and gives messages, as
             `ChatPolicy` does.
-        base_urls: The environment servers.
+        servers: Addresses of the environment's servers, or what starts them.
         tasks: What to play. Give each a seed of its own, that training has not seen.
         sampling: Temperature and the rest; ``SamplingParameters(greedy=True)`` takes the likeliest token.
         limits: Turns, tokens and deadlines of an episode.
@@ -71,7 +72,7 @@ def evaluate(
     async def play() -> list[Trajectory]:
         return await play_tasks(
             tasks,
-            base_urls,
+            servers,
             tokenizer,
             lambda _: policy,
             sampling=sampling,

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers.base import Provider
 from openenv_trl.providers.spec import ServerSpec
+from openenv_trl.settings_errors import problems
 
 _HOMES = {
     "process": ("openenv_trl.providers.process", "ProcessSpec", "ProcessProvider"),
@@ -53,8 +54,7 @@ def read_spec(settings: Mapping[str, Any] | ServerSpec) -> ServerSpec:
     try:
         return model.model_validate(dict(settings))
     except ValidationError as error:
-        wrong = "; ".join(_in_words(each, model) for each in error.errors())
-        raise ConfigurationError(f"The provider of type '{kind}' cannot be used: {wrong}.") from error
+        raise ConfigurationError(f"The provider of type '{kind}' cannot be used: {problems(error, model)}.") from error
 
 
 def make_provider(settings: Mapping[str, Any] | ServerSpec, **observers: Any) -> Provider:
@@ -70,11 +70,3 @@ def make_provider(settings: Mapping[str, Any] | ServerSpec, **observers: Any) ->
     spec = read_spec(settings)
     module, _, provider = _HOMES[spec.type]
     return getattr(importlib.import_module(module), provider)(spec, **observers)
-
-
-def _in_words(error: Any, model: type[ServerSpec]) -> str:
-    name = ".".join(map(str, error["loc"]))
-    if error["type"] != "extra_forbidden":
-        return f"{name}: {error['msg']}"
-    near = difflib.get_close_matches(name, model.model_fields, n=1)
-    return f"it has no field '{name}'" + (f" (is '{near[0]}' meant?)" if near else "")

@@ -26,6 +26,7 @@ from openenv_trl.rewards.environment import environment_reward
 from openenv_trl.rewards.function import RewardFunction
 from openenv_trl.rewards.judge import JudgeReward, JudgeSettings
 from openenv_trl.rewards.shaping import discounted_reward, format_reward, length_reward, turn_penalty
+from openenv_trl.settings_errors import problems
 
 
 class _Settings(BaseModel, ABC):
@@ -199,8 +200,7 @@ def reward_from_settings(settings: Sequence[Any]) -> RewardFunction:
     try:
         entries: list[Any] = TypeAdapter(list[RewardSettings]).validate_python(list(settings))
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(str(at) for at in each['loc'])}: {each['msg']}" for each in error.errors())
-        raise ConfigurationError(f"rewards cannot be used: {found}.") from error
+        raise ConfigurationError(f"rewards cannot be used: {problems(error)}.") from error
     return _sum(entries)
 
 

@@ -33,6 +33,7 @@ from openenv_trl.rollout.scripted import (
     ScriptedMessagePolicy,
     ScriptedPolicy,
 )
+from openenv_trl.rollout.servers import ProvidedServers, Servers, provided_servers
 from openenv_trl.rollout.store import read_parquet, write_parquet
 from openenv_trl.rollout.strategies import (
     CutStragglers,
@@ -76,6 +77,7 @@ __all__ = [
     "ParsedTurn",
     "Phase",
     "Policy",
+    "ProvidedServers",
     "RandomActionPolicy",
     "RandomMessagePolicy",
     "RefillGroups",
@@ -91,6 +93,7 @@ __all__ = [
     "ScaleRewards",
     "ScriptedMessagePolicy",
     "ScriptedPolicy",
+    "Servers",
     "Task",
     "TextActions",
     "TokenConversation",
@@ -106,6 +109,7 @@ __all__ = [
     "WaitForStragglers",
     "group_trajectories",
     "observation_text",
+    "provided_servers",
     "read_parquet",
     "replay_all",
     "rollout_metrics",

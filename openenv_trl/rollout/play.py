@@ -15,12 +15,16 @@ from openenv_trl.rollout.engine import RolloutEngine
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.observer import RolloutObserver
 from openenv_trl.rollout.policy import MessagePolicy, Policy, SamplingParameters
+from openenv_trl.rollout.servers import ProvidedServers, Servers, server_count
+from openenv_trl.rollout.session import SessionSource
 from openenv_trl.rollout.strategies import RolloutStrategies
 from openenv_trl.rollout.task import Task
 from openenv_trl.rollout.tokenizer import ChatTokenizer
 from openenv_trl.rollout.trajectory import Trajectory
 
 T = TypeVar("T")
+
+AnyPool = SessionPool[GenericEnvClient] | ReplicaPool[GenericEnvClient]
 
 
 def run_blocking(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -38,22 +42,30 @@ def run_blocking(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
 
 @asynccontextmanager
 async def open_pool(
-    base_urls: Sequence[str], *, sessions_per_server: int, headers: Mapping[str, str] | None = None
-) -> AsyncGenerator[SessionPool[GenericEnvClient], None]:
-    """A pool of generic sessions on the servers, closed with the block.
+    servers: Servers, *, sessions_per_server: int, headers: Mapping[str, str] | None = None
+) -> AsyncGenerator[AnyPool, None]:
+    """A pool of generic sessions on the servers, closed with the block, and with it what it started.
 
     Args:
-        base_urls: Environment servers.
-        sessions_per_server: Sessions to hold open on each at most.
+        servers: Addresses of environment servers, or what starts them.
+        sessions_per_server: Sessions to hold open on each address at most; what starts servers has a number of its own.
         headers: HTTP headers of every connection.
+
+    Raises:
+        ConfigurationError: What starts the servers cannot be used here, as when its package is not installed.
     """
+
+    if isinstance(servers, ProvidedServers):
+        async with replica_pool(servers.spec, servers.pool, headers=headers) as replicas:
+            yield replicas
+        return
 
     async def connect(base_url: str) -> GenericEnvClient:
         client = GenericEnvClient(base_url, headers=dict(headers) if headers else None)
         await client.connect()
         return client
 
-    pool = SessionPool(base_urls, connect, sessions_per_server=sessions_per_server)
+    pool = SessionPool(servers, connect, sessions_per_server=sessions_per_server)
     try:
         yield pool
     finally:
@@ -92,9 +104,28 @@ def replica_pool(
     return ReplicaPool(members, connect, settings, shared=shared)
 
 
+def asking(
+    fetch: Callable[..., Awaitable[dict[str, Any]]], pool: SessionSource, headers: Mapping[str, str] | None
+) -> Callable[[str], Awaitable[dict[str, Any]]]:
+    """A question to a server by its address, asked with the headers that its sessions are opened with.
+
+    Args:
+        fetch: Such as ``openenv_trl.client.fetch_schema``.
+        pool: Knows a replica's own headers.
+        headers: Of every connection.
+    """
+
+    async def ask(base_url: str) -> dict[str, Any]:
+        headers_of = getattr(pool, "headers_of", None)
+        own: Mapping[str, str] = {} if headers_of is None else headers_of(base_url)
+        return await fetch(base_url, headers={**(headers or {}), **own} or None)
+
+    return ask
+
+
 async def play_tasks(
     tasks: Sequence[Task],
-    base_urls: Sequence[str],
+    servers: Servers,
     tokenizer: ChatTokenizer | None,
     make_policy: Callable[[RolloutEngine], Policy | MessagePolicy],
     *,
@@ -110,7 +141,7 @@ async def play_tasks(
 
     Args:
         tasks: What to play.
-        base_urls: Servers of the environment.
+        servers: Addresses of the environment's servers, or what starts them.
         tokenizer: With a chat template; None where the policy takes and gives messages.
         make_policy: Given the engine, which then knows the actions and the chat template's pieces, who plays.
         sampling: How the policy samples.
@@ -127,16 +158,16 @@ async def play_tasks(
     Raises:
         OpenEnvError: As `RolloutEngine.run`.
     """
-    per_server = -(-concurrency // len(base_urls))
-    async with open_pool(base_urls, sessions_per_server=per_server) as pool:
+    per_server = -(-concurrency // server_count(servers))
+    async with open_pool(servers, sessions_per_server=per_server) as pool:
         engine = RolloutEngine(
             pool,
             tokenizer,
             limits=limits or RolloutLimits(),
             strategies=strategies,
             max_concurrent_episodes=concurrency,
-            fetch_schema=fetch_schema,
-            fetch_promises=fetch_promises,
+            fetch_schema=asking(fetch_schema, pool, None),
+            fetch_promises=asking(fetch_promises, pool, None),
             chat_template_kwargs=chat_template_kwargs,
         )
         await engine.prepare()

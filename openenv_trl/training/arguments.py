@@ -18,9 +18,12 @@ from pydantic import ValidationError
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rewards import RewardFunction, environment_reward, reward_from_settings
 from openenv_trl.rollout import RolloutLimits, RolloutStrategies
+from openenv_trl.rollout.servers import ProvidedServers, provided_servers
+from openenv_trl.settings_errors import problems
 from openenv_trl.training.curriculum_settings import BandCurriculum, StagedCurriculum, read_curriculum
 from openenv_trl.training.experiment_environment import ExperimentEnvironment, read_environments
 from openenv_trl.training.mixture import mix_datasets
+from openenv_trl.training.provider_settings import provider_settings
 from openenv_trl.training.tasks import SharedRandomness
 
 
@@ -41,10 +44,20 @@ class EnvironmentArguments:
     environment_urls: list[str] = _setting(
         [], "Addresses of environment servers that run already; 'environment' is not started then."
     )
+    provider: dict[str, Any] = _setting(
+        {},
+        "What runs the environment's servers in place of child processes: 'type' (docker, swarm, kubernetes, uv, "
+        "daytona, space, ...) and the fields of that type, such as 'image'. See docs/providers.md.",
+    )
+    pool: dict[str, Any] = _setting(
+        {},
+        "With 'provider': how many replicas there are and when, such as 'min_replicas' and 'max_replicas'. See "
+        "docs/pool.md.",
+    )
     environments: dict[str, Any] = _setting(
         {},
-        "Several environments in place of one, by name: each with 'environment' or 'environment_urls', and with "
-        "'weight', 'prompt', 'dataset_name', 'max_turns' and others where they are its own.",
+        "Several environments in place of one, by name: each with 'environment', 'environment_urls' or 'provider', and "
+        "with 'weight', 'prompt', 'dataset_name', 'max_turns' and others where they are its own.",
     )
     replicas: int = _setting(1, "Server processes to start, where 'environment' is given.")
     sessions_per_server: int = _setting(64, "Sessions to hold open on each server at most.")
@@ -135,18 +148,22 @@ class EnvironmentArguments:
             raise ConfigurationError(f"shared_randomness={self.shared_randomness!r} must be one of {choices}.")
 
     def _check_one_environment(self) -> None:
-        if not self.environment and not self.environment_urls:
+        if not self.environment and not self.environment_urls and not self.provider:
             raise ConfigurationError(
-                "Give 'environment' (a package folder, whose servers are started here) or 'environment_urls' (servers "
-                "that run already)."
+                "Give 'environment' (a package folder, whose servers are started here), 'environment_urls' (servers "
+                "that run already) or 'provider' (what starts them, such as {type: docker, image: ...})."
             )
+        if self.pool and not self.provider:
+            raise ConfigurationError("'pool' says how many replicas a 'provider' runs: give that too, or leave it out.")
+        self.servers_to_start()
         if not self.dataset_name and not self.prompt:
             raise ConfigurationError("Give 'dataset_name', or 'prompt' to make tasks that differ in their seed.")
 
     def _check_environments(self) -> None:
-        if self.environment or self.environment_urls:
+        if self.environment or self.environment_urls or self.provider or self.pool:
             raise ConfigurationError(
-                "Give one environment ('environment' or 'environment_urls') or several ('environments'), not both."
+                "Give one environment ('environment', 'environment_urls' or 'provider') or several ('environments'), "
+                "not both."
             )
         if self.curriculum:
             raise ConfigurationError("Several environments have a 'curriculum' each: write it below its name.")
@@ -157,6 +174,19 @@ class EnvironmentArguments:
             )
         for name in self.entries():
             self.for_environment(name)
+
+    def servers_to_start(self) -> ProvidedServers | None:
+        """What ``provider`` starts, and how many; None where there is none, or the servers run already.
+
+        An image that is not named is that of ``environment``; so is the project of a provider that runs a folder.
+
+        Raises:
+            ConfigurationError: ``provider`` or ``pool`` cannot be used.
+        """
+        if not self.provider or self.environment_urls:
+            return None
+        settings = provider_settings(self.provider, self.environment)
+        return provided_servers(settings, self.pool, sessions_per_server=self.sessions_per_server)
 
     def entries(self) -> dict[str, ExperimentEnvironment]:
         """The environments by name, where there are several.
@@ -222,8 +252,9 @@ class EnvironmentArguments:
         try:
             return RolloutStrategies.model_validate(self.strategies)
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-            raise ConfigurationError(f"strategies: {wrong}. See docs/failures.md.") from error
+            raise ConfigurationError(
+                f"strategies: {problems(error, RolloutStrategies)}. See docs/failures.md."
+            ) from error
 
     def load_dataset(self, *, for_evaluation: bool = False) -> Any:
         """The dataset: the named one, or ``num_tasks`` rows of the prompt with seeds from 0.

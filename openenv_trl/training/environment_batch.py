@@ -111,7 +111,7 @@ class EnvironmentBatch:
         rewards = [future.result() for future in futures]
         played = [environment._progress for environment in environments]  # pyright: ignore[reportPrivateUsage]
         self.metrics, self._is_reported = batch_metrics(played), False
-        if judge(played, self._skipped, self._sessions.base_urls):
+        if judge(played, self._skipped, self._sessions.where):
             self._rewards = dict(zip(environments, rewards, strict=True))
 
     def _ending(self, environment: FactoryEnvironment) -> Callable[[], Awaitable[float | None]]:
@@ -170,7 +170,7 @@ def batch_metrics(played: list[EpisodeProgress]) -> dict[str, float]:
     }
 
 
-def judge(played: list[EpisodeProgress], skipped: SkippedSteps, base_urls: list[str]) -> bool:
+def judge(played: list[EpisodeProgress], skipped: SkippedSteps, servers: str) -> bool:
     """Whether a batch is to be learned from, and what there is to say of it.
 
     Raises:
@@ -180,7 +180,7 @@ def judge(played: list[EpisodeProgress], skipped: SkippedSteps, base_urls: list[
     reasons = Counter(p.end_reason.value for p in failed if p.end_reason is not None)
     examples = {p.end_reason.value: (p.error or "")[:300] for p in failed if p.end_reason is not None}
     decision = skipped.decide(BatchTally(len(played), dict(reasons), examples))
-    text = f"{decision.message} Look at the servers' logs ({', '.join(base_urls)})."
+    text = f"{decision.message} Look at the servers' logs ({servers})."
     if decision.verdict is Verdict.STOP:
         raise RolloutFailureError(text)
     if decision.message:
@@ -192,7 +192,7 @@ def too_few_sessions(wanted: int, capacity: int, sessions: EnvironmentSessions) 
     """What to change where a batch needs more sessions than there can be."""
     return (
         f"The trainer plays {wanted} or more episodes at once, and there are {capacity} sessions: the servers "
-        f"({', '.join(sessions.base_urls)}) and sessions_per_server={sessions.settings.sessions_per_server} allow no "
+        f"({sessions.where}) and sessions_per_server={sessions.settings.sessions_per_server} allow no "
         "more. TRL resets all environments of a batch before it plays any, so none can wait for another. Start the "
         "servers with a larger MAX_CONCURRENT_ENVS, give more of them, raise sessions_per_server, or use "
         "rollout_func=EnvironmentRollout(...), whose episodes wait their turn."

@@ -17,6 +17,7 @@ import anyio
 from openenv_trl.client.inquiry import fetch_capacity
 from openenv_trl.errors import ConfigurationError, OpenEnvError
 from openenv_trl.rollout.limits import RolloutLimits
+from openenv_trl.rollout.servers import most_sessions
 from openenv_trl.training.action_tools import ActionTools
 from openenv_trl.training.environment_batch import EnvironmentBatch, Score
 from openenv_trl.training.environment_class import FactoryEnvironment, environment_class
@@ -230,6 +231,8 @@ def make_environment_factories(servers: Mapping[str, Servers], **settings: Any) 
 
 async def session_capacity(sessions: EnvironmentSessions) -> int | None:
     """How many sessions there can be at once, as far as the servers tell; None where one of them does not."""
+    if sessions.provided is not None:
+        return most_sessions(sessions.provided, sessions.settings.sessions_per_server)
     if not sessions.base_urls:
         return None
     most = sessions.settings.sessions_per_server

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -20,18 +19,20 @@ from openenv_trl.client import fetch_health, fetch_schema
 from openenv_trl.errors import ConfigurationError, OpenEnvError
 from openenv_trl.providers.base import Provider
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
+from openenv_trl.rollout.held_open import HeldOpen
 from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.plain_text import encodable
-from openenv_trl.rollout.play import open_pool
+from openenv_trl.rollout.play import asking, open_pool
 from openenv_trl.rollout.refusals import RefusalWatch
+from openenv_trl.rollout.servers import ProvidedServers
 from openenv_trl.rollout.session import SessionLease, SessionSource
 from openenv_trl.training.action_tools import ActionTools
 from openenv_trl.training.background import BackgroundLoop
 
 T = TypeVar("T")
 
-Servers = str | Sequence[str] | Provider | SessionSource
-"""Addresses of servers of one environment, a provider that starts them, or where sessions come from."""
+Servers = str | Sequence[str] | ProvidedServers | Provider | SessionSource
+"""Addresses of servers of one environment, what starts them, a provider that does, or where sessions come from."""
 
 _STARVED_PATIENCE_S = 1.0
 """Seconds to wait for a session where the last one that waited got none, and none was given back since."""
@@ -118,7 +119,8 @@ class EnvironmentSessions:
         self._starved = False
         self._provider: Provider | None = None
         self.base_urls = self._addresses(servers)
-        self._source = None if self.base_urls else cast("SessionSource", servers)
+        self.provided = servers if isinstance(servers, ProvidedServers) else None
+        self._source = None if self.base_urls or self.provided else cast("SessionSource", servers)
         self._pool: SessionSource | None = self._source
         self._open_pool = contextlib.AsyncExitStack()
         self._lent: dict[int, tuple[SessionLease, SessionSource]] = {}
@@ -170,12 +172,13 @@ class EnvironmentSessions:
         patience = self.limits.connect_timeout_s
         if self._pool is None:
             opened = open_pool(
-                self.base_urls,
+                self.provided or self.base_urls,
                 sessions_per_server=self.settings.sessions_per_server,
                 headers=self.settings.headers,
             )
-            self._pool = await self._open_pool.enter_async_context(opened)
+            self._pool = await self._open_pool.enter_async_context(HeldOpen(opened))
         pool = self._pool
+        assert pool is not None
         lease = await pool.acquire(min(patience, _STARVED_PATIENCE_S) if self._starved else patience)
         self._lent[id(lease)] = lease, pool
         return lease
@@ -217,6 +220,11 @@ class EnvironmentSessions:
         with anyio.CancelScope(shield=True):
             await pool.release(lease, healthy=healthy)
 
+    @property
+    def where(self) -> str:
+        """The servers, for a message."""
+        return str(self.provided) if self.provided else ", ".join(self.base_urls)
+
     def _addresses(self, servers: Servers) -> list[str]:
         if isinstance(servers, str):
             return [servers]
@@ -225,7 +233,7 @@ class EnvironmentSessions:
                 servers.start_sync()
                 self._provider = servers
             return list(servers.base_urls)
-        if hasattr(servers, "acquire"):
+        if isinstance(servers, ProvidedServers) or hasattr(servers, "acquire"):
             return []
         urls = [str(url) for url in cast("Sequence[str]", servers or ())]
         if not urls:
@@ -259,10 +267,10 @@ class EnvironmentSessions:
             await self._release(lease, healthy)
         if tools:
             return ActionTools(tuple(tools))
-        if not self.base_urls:
+        if not self.base_urls and not self.provided:
             raise ConfigurationError(
                 "The environment offers no tools. Say what the model can call: tools=ActionTools(...)."
             )
-        fetch = functools.partial(fetch_schema, headers=self.settings.headers)
-        schema = await fetch(lease.base_url)
+        assert self._pool is not None, "a session was lent"
+        schema = await asking(fetch_schema, self._pool, self.settings.headers)(lease.base_url)
         return ActionTools.from_schema(schema["action"])

@@ -6,7 +6,6 @@ second environment costs no second round of generations.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 from collections import Counter
@@ -19,7 +18,7 @@ import anyio
 
 from openenv_trl.client import fetch_health, fetch_promises, fetch_schema
 from openenv_trl.errors import OpenEnvError
-from openenv_trl.providers import SessionPool
+from openenv_trl.providers.replica_pool import ReplicaPool
 from openenv_trl.rollout import (
     RolloutEngine,
     RolloutLimits,
@@ -31,10 +30,13 @@ from openenv_trl.rollout import (
 from openenv_trl.rollout.batching import BatchedPolicy, BatchSettings
 from openenv_trl.rollout.bias_report import BiasReport, bias_report
 from openenv_trl.rollout.first_error import first_error_alone
+from openenv_trl.rollout.held_open import HeldOpen
 from openenv_trl.rollout.metrics import rollout_metrics
 from openenv_trl.rollout.observer import RolloutObserver, observed
-from openenv_trl.rollout.play import open_pool
+from openenv_trl.rollout.play import asking, open_pool
 from openenv_trl.rollout.policy import Policy
+from openenv_trl.rollout.servers import most_sessions
+from openenv_trl.rollout.session import SessionSource
 from openenv_trl.training.environments import ALONE, EnvironmentSpec
 from openenv_trl.training.observed_part import ObservedPart
 from openenv_trl.training.tasks import environment_of
@@ -49,7 +51,7 @@ class _Environment:
     spec: EnvironmentSpec
     limits: RolloutLimits
     sessions_per_server: int
-    pool: SessionPool[Any] | None = None
+    pool: SessionSource | None = None
     engine: RolloutEngine | None = None
 
 
@@ -125,10 +127,12 @@ class EnvironmentSet:
         for environment in self._environments.values():
             spec = environment.spec
             if environment.pool is None:
-                await self._check(environment)
-                environment.pool = await self._exit.enter_async_context(
-                    open_pool(spec.base_urls, sessions_per_server=environment.sessions_per_server, headers=spec.headers)
+                if spec.provided is None:
+                    await self._check(environment)
+                opened = open_pool(
+                    spec.servers, sessions_per_server=environment.sessions_per_server, headers=spec.headers
                 )
+                environment.pool = await self._exit.enter_async_context(HeldOpen(opened))
 
     async def aclose(self) -> None:
         """Close all sessions."""
@@ -162,9 +166,9 @@ class EnvironmentSet:
                 actions=spec.actions,
                 limits=limits,
                 strategies=spec.strategies,
-                max_concurrent_episodes=len(spec.base_urls) * environment.sessions_per_server,
-                fetch_schema=functools.partial(fetch_schema, headers=spec.headers),
-                fetch_promises=functools.partial(fetch_promises, headers=spec.headers),
+                max_concurrent_episodes=most_sessions(spec.servers, environment.sessions_per_server),
+                fetch_schema=asking(fetch_schema, environment.pool, spec.headers),
+                fetch_promises=asking(fetch_promises, environment.pool, spec.headers),
                 chat_template_kwargs=template_kwargs,
             )
         self._engines_are_for = wanted
@@ -218,6 +222,9 @@ class EnvironmentSet:
             if name != ALONE:
                 numbers = _numbers([played[row] for row in own_rows], None, tools[name])
                 metrics |= {f"{name}/{key}": value for key, value in numbers.items()}
+            pool = self._environments[name].pool
+            if isinstance(pool, ReplicaPool):
+                metrics |= pool.metrics().numbers("pool/" if name == ALONE else f"{name}/pool/")
         report = bias_report(trajectories, left_out)
         metrics |= report.metrics() | {key: float(count) for key, count in counts.items()}
         return BatchResult(trajectories, metrics, report)
@@ -240,6 +247,8 @@ class EnvironmentSet:
 
         async with anyio.create_task_group() as group:
             for environment in self._environments.values():
+                if environment.spec.provided is not None:
+                    states.append(f"{environment.spec.provided}: {_state_of(environment.pool)}")
                 for url in environment.spec.base_urls:
                     group.start_soon(ask, environment, url)
         return "; ".join(sorted(states))
@@ -254,6 +263,16 @@ class EnvironmentSet:
                 errors.append(error)
         if len(errors) == len(environment.spec.base_urls):
             raise errors[0]
+
+
+def _state_of(pool: SessionSource | None) -> str:
+    if not isinstance(pool, ReplicaPool):
+        return "not started"
+    counts = pool.metrics()
+    return (
+        f"{counts.replicas_ready} replicas ready, {counts.replicas_starting} starting, {counts.deaths} have died, "
+        f"{counts.start_failures} starts failed"
+    )
 
 
 def _numbers(

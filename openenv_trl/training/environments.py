@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import Self
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import RolloutLimits, RolloutStrategies
+from openenv_trl.rollout.servers import ProvidedServers, Servers
 
 ENVIRONMENT_COLUMN = "environment"
 """The dataset column that says which environment of several a row is played in; it does not go to ``reset``."""
@@ -22,8 +24,10 @@ class EnvironmentSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    base_urls: tuple[str, ...] = Field(min_length=1)
+    base_urls: tuple[str, ...] = ()
     """Its servers' addresses, such as ``"http://localhost:8000"``; several serve the same environment."""
+    provided: ProvidedServers | None = None
+    """What starts its servers, in place of addresses."""
     actions: Any = None
     """How the model's text becomes actions (an ``ActionInterface``); discovered from the environment if None."""
     limits: RolloutLimits | None = None
@@ -40,9 +44,20 @@ class EnvironmentSpec(BaseModel):
     def _one_address_is_a_list_of_one(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @model_validator(mode="after")
+    def _there_is_a_server(self) -> Self:
+        if bool(self.base_urls) == (self.provided is not None):
+            raise ValueError("give base_urls, or what starts its servers (provided), and not both")
+        return self
 
-EnvironmentAddresses: TypeAlias = "str | Sequence[str] | EnvironmentSpec"
-"""One environment: an address, several, or a specification."""
+    @property
+    def servers(self) -> Servers:
+        """The addresses, or what starts the servers."""
+        return self.base_urls if self.provided is None else self.provided
+
+
+EnvironmentAddresses: TypeAlias = "str | Sequence[str] | ProvidedServers | EnvironmentSpec"
+"""One environment: an address, several, what starts its servers, or a specification."""
 
 
 def environment_specs(
@@ -72,6 +87,8 @@ def environment_specs(
 def _spec(given: Any, what: str) -> EnvironmentSpec:
     if isinstance(given, EnvironmentSpec):
         return given
+    if isinstance(given, ProvidedServers):
+        return EnvironmentSpec(provided=given)
     if not given:
         raise ConfigurationError(f"{what} has no address (base_urls is empty): give that of at least one server.")
     if isinstance(given, Mapping):

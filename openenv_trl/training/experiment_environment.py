@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from typing_extensions import Self
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.settings_errors import problems
 
 
 class ExperimentEnvironment(BaseModel):
@@ -20,6 +21,10 @@ class ExperimentEnvironment(BaseModel):
     """Folder of an environment package, or module:app. Its servers are started for the run."""
     environment_urls: tuple[str, ...] = ()
     """Addresses of servers that run already; ``environment`` is not started then."""
+    provider: dict[str, Any] | None = None
+    """What runs its servers in place of child processes: a provider's ``type`` and fields."""
+    pool: dict[str, Any] | None = None
+    """How many replicas of ``provider`` there are, and when."""
     weight: float = Field(default=1.0, gt=0)
     """Its share of the prompts, in any unit: alike by default."""
     replicas: int | None = Field(default=None, ge=1)
@@ -58,8 +63,11 @@ class ExperimentEnvironment(BaseModel):
 
     @model_validator(mode="after")
     def _there_is_a_server(self) -> Self:
-        if not self.environment and not self.environment_urls:
-            raise ValueError("give 'environment' (a package folder) or 'environment_urls' (servers that run already)")
+        if not self.environment and not self.environment_urls and not self.provider:
+            raise ValueError(
+                "give 'environment' (a package folder), 'environment_urls' (servers that run already) or 'provider' "
+                "(what starts them)"
+            )
         return self
 
     def changes(self) -> dict[str, Any]:
@@ -82,9 +90,6 @@ def read_environments(values: Mapping[str, Any]) -> dict[str, ExperimentEnvironm
         try:
             found[name] = ExperimentEnvironment.model_validate(given)
         except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(str(part) for part in each['loc']) or 'all of it'}: {each['msg']}"
-                for each in error.errors()
-            )
-            raise ConfigurationError(f"environments: '{name}' cannot be used: {problems}.") from error
+            wrong = problems(error, ExperimentEnvironment)
+            raise ConfigurationError(f"environments: '{name}' cannot be used: {wrong}.") from error
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers import ProcessProvider
+from openenv_trl.rollout.servers import ProvidedServers, Servers
 from openenv_trl.training.environments import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
+def open_servers(arguments: EnvironmentArguments) -> Generator[Servers]:
     """The addresses of the environment's servers. Servers started here end with the block.
+
+    With a ``provider`` it is what that is to start: whoever opens a pool of sessions on it starts it, for as long as
+    the pool is open.
 
     Under several processes on one machine, each process starts its own replicas: they share no state.
 
@@ -25,7 +29,7 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
         arguments: Names the environment or the addresses.
 
     Yields:
-        Base URLs.
+        Base URLs, or what is to be started.
 
     Raises:
         ConfigurationError: The experiment has several environments: see `open_environments`.
@@ -39,7 +43,11 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
     if arguments.environment_urls:
         yield list(arguments.environment_urls)
         return
-    assert arguments.environment is not None  # EnvironmentArguments requires one of the two
+    provided = arguments.servers_to_start()
+    if provided is not None:
+        yield provided
+        return
+    assert arguments.environment is not None  # EnvironmentArguments requires one of the three
     env_vars = {"MAX_CONCURRENT_ENVS": str(arguments.sessions_per_server)} | (
         {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     )
@@ -50,7 +58,7 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[list[str]]:
 @contextmanager
 def open_environments(
     arguments: EnvironmentArguments, max_completion_tokens: int
-) -> Generator[list[str] | dict[str, EnvironmentSpec]]:
+) -> Generator[Servers | dict[str, EnvironmentSpec]]:
     """What `EnvironmentRollout` takes: the addresses of the one environment, or a specification of each of several.
 
     Servers started here end with the block.
@@ -70,8 +78,11 @@ def open_environments(
     with ExitStack() as servers:
         for name in arguments.environments:
             own = arguments.for_environment(name)
+            opened = servers.enter_context(open_servers(own))
+            provided = opened if isinstance(opened, ProvidedServers) else None
             specs[name] = EnvironmentSpec(
-                base_urls=tuple(servers.enter_context(open_servers(own))),
+                base_urls=() if isinstance(opened, ProvidedServers) else tuple(opened),
+                provided=provided,
                 limits=own.limits(max_completion_tokens),
                 sessions_per_server=own.sessions_per_server,
             )

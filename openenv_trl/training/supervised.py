@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openenv_trl.client import GenericEnvClient, fetch_schema
+from openenv_trl.client import fetch_schema
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import (
     RandomActionPolicy,
@@ -25,7 +25,8 @@ from openenv_trl.rollout import (
     ToolActions,
     Trajectory,
 )
-from openenv_trl.rollout.play import play_tasks, run_blocking
+from openenv_trl.rollout.play import asking, open_pool, play_tasks, run_blocking
+from openenv_trl.rollout.servers import Servers
 from openenv_trl.training.tasks import tasks_from_rows
 from openenv_trl.training.tiny_policy import make_tiny_policy, make_tokenizer
 from openenv_trl.types import Tool
@@ -77,7 +78,7 @@ class WarmStartSettings:
 
 def warm_start(
     path: str | Path,
-    base_urls: Sequence[str],
+    servers: Servers,
     rows: Any,
     settings: WarmStartSettings | None = None,
     *,
@@ -89,7 +90,7 @@ def warm_start(
 
     Args:
         path: Folder to save the model and its tokenizer in.
-        base_urls: Servers of the environment.
+        servers: Addresses of the environment's servers, or what starts them.
         rows: The data set to train on later, or a list of rows like ``{"prompt": ...}``: the games begin with them.
         settings: See `WarmStartSettings`.
         limits: Of the random games.
@@ -105,8 +106,8 @@ def warm_start(
     settings = settings or WarmStartSettings()
     started = time.monotonic()
     progress(f"warm start: playing {settings.episodes} random games to learn the protocol from")
-    play = partial(_play_at_random, base_urls, rows, limits=limits, chat_template_kwargs=chat_template_kwargs)
-    tools, texts = run_blocking(_gather_texts, base_urls[0], play, settings)
+    play = partial(_play_at_random, servers, rows, limits=limits, chat_template_kwargs=chat_template_kwargs)
+    tools, texts = run_blocking(_gather_texts, servers, play, settings)
     model, tokenizer = make_tiny_policy(
         path, texts, tools, layers=settings.layers, hidden_size=settings.hidden_size, seed=settings.seed
     )
@@ -122,13 +123,15 @@ def warm_start(
 
 
 async def _gather_texts(
-    base_url: str, play: Callable[..., Awaitable[list[Trajectory]]], settings: WarmStartSettings
+    servers: Servers, play: Callable[..., Awaitable[list[Trajectory]]], settings: WarmStartSettings
 ) -> tuple[list[Tool], list[str]]:
     """The environment's tools, and what it says in some games: played with a tokenizer that spells everything out."""
-    async with GenericEnvClient(base_url) as client:
-        tools = list(await client.list_tools())
-    if not tools:
-        tools = list(ToolActions.from_schema((await fetch_schema(base_url))["action"]).tools)
+    async with open_pool(servers, sessions_per_server=1) as pool:
+        lease = await pool.acquire()
+        tools = list(await lease.session.list_tools())
+        if not tools:
+            schema = await asking(fetch_schema, pool, None)(lease.base_url)
+            tools = list(ToolActions.from_schema(schema["action"]).tools)
     games = await play(replace(settings, seed=settings.seed + 1), make_tokenizer([], tools), 256, spelled_out=True)
     texts: list[str] = []
     for game in games:
@@ -138,7 +141,7 @@ async def _gather_texts(
 
 
 async def _play_at_random(
-    base_urls: Sequence[str],
+    servers: Servers,
     rows: Any,
     settings: WarmStartSettings,
     tokenizer: Any,
@@ -154,7 +157,7 @@ async def _play_at_random(
     tasks = tasks_from_rows(rows, count, seeds=("warm start", settings.seed))
     played = await play_tasks(
         tasks,
-        base_urls,
+        servers,
         tokenizer,
         lambda engine: RandomActionPolicy(engine.template, engine.actions, seed=settings.seed),
         limits=limits,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
+from openenv_trl.providers.replica_pool.metrics import ReplicaPoolMetrics
 from openenv_trl.rollout import EndReason
 from openenv_trl.training.curriculum import BandController, StageController
 from openenv_trl.training.curriculum_settings import BandCurriculum, CurriculumLevel, StagedCurriculum
@@ -37,3 +39,7 @@ def test_the_numbers_of_curricula_are_those_of_the_page() -> None:
     )
     given |= set(stages.metrics())
     assert {f"curriculum/{name}" for name in given} == names_of("Curricula")
+
+
+def test_the_numbers_of_a_pool_of_replicas_are_those_of_the_page() -> None:
+    assert {f"pool/{field.name}" for field in fields(ReplicaPoolMetrics)} == names_of("Pools of replicas")

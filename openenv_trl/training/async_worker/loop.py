@@ -6,7 +6,6 @@ thread asks and tells the same objects, so each use is under one lock, which is 
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 import time
@@ -30,7 +29,8 @@ from openenv_trl.rollout import (
 )
 from openenv_trl.rollout.first_error import first_error_alone
 from openenv_trl.rollout.observer import Phase
-from openenv_trl.rollout.play import open_pool
+from openenv_trl.rollout.play import asking, open_pool
+from openenv_trl.rollout.servers import Servers, described
 from openenv_trl.training.async_worker.advantages import group_advantages, total_rewards
 from openenv_trl.training.async_worker.buffer import RolloutBuffer
 from openenv_trl.training.async_worker.gate import GroupGate, Hold, Loss
@@ -54,7 +54,7 @@ class RolloutParts:
     """What the loop works with.
 
     Attributes:
-        base_urls: The environment servers.
+        servers: The environment's servers.
         sessions_per_server: Sessions to hold open on each at most.
         headers: HTTP headers of every connection to them.
         tokenizer: With a chat template.
@@ -69,7 +69,7 @@ class RolloutParts:
         on_group: Called in the worker's thread with each group's trajectories, when they are scored.
     """
 
-    base_urls: list[str]
+    servers: Servers
     sessions_per_server: int
     headers: dict[str, str] | None
     tokenizer: Any
@@ -153,9 +153,7 @@ class RolloutLoop:
         with self._scope:
             async with (
                 _policy_open(parts.policy),
-                open_pool(
-                    parts.base_urls, sessions_per_server=parts.sessions_per_server, headers=parts.headers
-                ) as pool,
+                open_pool(parts.servers, sessions_per_server=parts.sessions_per_server, headers=parts.headers) as pool,
             ):
                 engine = RolloutEngine(
                     pool,
@@ -163,7 +161,7 @@ class RolloutLoop:
                     actions=parts.actions,
                     limits=parts.limits,
                     max_concurrent_episodes=self._settings.group_size,
-                    fetch_schema=functools.partial(fetch_schema, headers=parts.headers),
+                    fetch_schema=asking(fetch_schema, pool, parts.headers),
                     chat_template_kwargs=parts.template_kwargs,
                 )
                 await engine.prepare()
@@ -255,7 +253,7 @@ class RolloutLoop:
         elif loss is not Loss.STALE:
             self._reasons.note(trajectories, loss)
             if lost_in_a_row >= settings.max_lost_groups:
-                raise RolloutFailureError(self._reasons.text(lost_in_a_row, self._parts.base_urls))
+                raise RolloutFailureError(self._reasons.text(lost_in_a_row, described(self._parts.servers)))
 
     async def _tick(self) -> None:
         while True:

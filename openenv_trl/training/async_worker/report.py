@@ -85,11 +85,11 @@ class LossReasons:
             elif loss is Loss.UNSOUND:
                 self._reasons["the reward functions gave None"] += 1
 
-    def text(self, count: int, base_urls: Sequence[str]) -> str:
+    def text(self, count: int, servers: str) -> str:
         """What the error says after so many groups."""
         reasons = "; ".join(f"{reason} ({times} times)" for reason, times in self._reasons.most_common(3))
         return (
             f"{count} groups in a row brought nothing to train on. The commonest reasons: {reasons}. Look at the "
-            f"environment servers' logs ({', '.join(base_urls)}) and at the reward functions, or allow more with "
+            f"environment servers' logs ({servers}) and at the reward functions, or allow more with "
             "max_lost_groups."
         )

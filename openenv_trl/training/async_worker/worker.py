@@ -22,6 +22,7 @@ import anyio.from_thread
 
 from openenv_trl.errors import ConfigurationError, RolloutFailureError, SessionStateError
 from openenv_trl.rollout import ActionInterface, Policy, RolloutLimits, SamplingParameters, Trajectory, TrajectoryWriter
+from openenv_trl.rollout.servers import ProvidedServers, Servers, server_count
 from openenv_trl.training.async_worker.buffer import RolloutBuffer
 from openenv_trl.training.async_worker.gate import GroupGate, Loss
 from openenv_trl.training.async_worker.health import Health
@@ -80,7 +81,7 @@ class EnvironmentRolloutWorker:
 
     def __init__(
         self,
-        base_urls: Sequence[str] | str,
+        base_urls: Servers | str,
         *,
         tokenizer: Any,
         dataset: Any,
@@ -97,8 +98,8 @@ class EnvironmentRolloutWorker:
         template_kwargs: dict[str, Any] | None = None,
         on_group: Callable[[list[Trajectory]], None] | None = None,
     ) -> None:
-        urls = [base_urls] if isinstance(base_urls, str) else list(base_urls)
-        if not urls:
+        servers: Servers = [base_urls] if isinstance(base_urls, str) else base_urls
+        if not isinstance(servers, ProvidedServers) and not list(servers):
             raise ConfigurationError("base_urls is empty: give the address of at least one environment server.")
         rewards = [reward_funcs] if callable(reward_funcs) else list(reward_funcs)
         weights = [1.0] * len(rewards) if reward_weights is None else list(reward_weights)
@@ -110,8 +111,8 @@ class EnvironmentRolloutWorker:
         self.settings = settings or AsyncRolloutSettings()
         episodes = max(self.settings.max_inflight_episodes, self.settings.group_size)
         self._parts = RolloutParts(
-            base_urls=urls,
-            sessions_per_server=sessions_per_server or -(-episodes // len(urls)),
+            servers=servers,
+            sessions_per_server=sessions_per_server or -(-episodes // server_count(servers)),
             headers=headers,
             tokenizer=tokenizer,
             template_kwargs=dict(template_kwargs or {}),
@@ -138,7 +139,7 @@ class EnvironmentRolloutWorker:
     def from_config(
         cls,
         args: Any,
-        base_urls: Sequence[str] | str,
+        base_urls: Servers | str,
         *,
         num_processes: int = 1,
         limits: RolloutLimits | None = None,

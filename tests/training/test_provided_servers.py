@@ -1,0 +1,156 @@
+"""Servers that a provider starts for a run: with its first batch, as many as are needed, gone with its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from openenv_trl.errors import ConfigurationError, ServerStartError
+from openenv_trl.evaluation import evaluate
+from openenv_trl.rollout import DialogueTemplate, RolloutLimits, ScriptedPolicy, Task
+from openenv_trl.rollout.servers import ProvidedServers, provided_servers
+from openenv_trl.training import EnvironmentArguments, EnvironmentRollout, EnvironmentSpec
+from openenv_trl.training.environment_factory import make_environment_factory
+from openenv_trl.training.servers import open_environments, open_servers
+
+from .scripted import LIMITS, MakeTrainer, Replies, call, rows
+
+BLACKJACK = str(Path(__file__).resolve().parents[2] / "environments" / "blackjack_env")
+PROCESS = {"type": "process", "environment": BLACKJACK, "env_vars": {"MAX_CONCURRENT_ENVS": 8}}
+
+
+def arguments(**changes: Any) -> EnvironmentArguments:
+    return EnvironmentArguments(**{"prompt": "Play.", **changes})
+
+
+def provided(pool: dict[str, Any] | None = None, **changes: Any) -> ProvidedServers:
+    return provided_servers({**PROCESS, **changes}, pool, sessions_per_server=8)
+
+
+def servers_of_this_process() -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child.is_running() and "openenv_trl.server" in " ".join(child.cmdline())
+    ]
+
+
+def test_a_run_starts_its_servers_with_its_first_batch_and_ends_them(make_trainer: MakeTrainer) -> None:
+    before = len(servers_of_this_process())
+    servers = provided({"min_replicas": 0, "max_replicas": 2, "idle_s": 600})
+    with EnvironmentRollout(servers, limits=LIMITS.model_copy(update={"connect_timeout_s": 60.0})) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=2)
+        Replies(trainer, lambda _, __: call("stand"))
+        assert len(servers_of_this_process()) == before
+        trainer.train()
+        assert len(servers_of_this_process()) > before
+        assert rollout.metrics["end/done"] == 1.0
+        assert rollout.metrics["pool/starts"] >= 1
+        assert rollout.metrics["pool/waiting"] == rollout.metrics["pool/deaths"] == 0
+    assert len(servers_of_this_process()) == before
+    assert trainer.state.global_step == 2
+
+
+def test_an_environment_factory_starts_its_servers_too() -> None:
+    before = len(servers_of_this_process())
+    factory = make_environment_factory(provided())
+    try:
+        assert len(servers_of_this_process()) > before
+        environment = factory()
+        assert "dealer" in environment.reset(seed=1)
+        environment.stand()
+    finally:
+        factory.close()
+    assert len(servers_of_this_process()) == before
+
+
+def test_an_evaluation_starts_them_and_ends_them(make_trainer: MakeTrainer, tiny_policy_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_policy_path)
+    before = len(servers_of_this_process())
+    tasks = [Task([{"role": "user", "content": "Play."}], {"seed": seed}) for seed in range(20)]
+    report = evaluate(
+        "stands",
+        ScriptedPolicy(DialogueTemplate(tokenizer), lambda _: tokenizer.encode(call("stand"))),
+        tokenizer,
+        provided({"max_replicas": 2}),
+        tasks,
+        limits=RolloutLimits(max_turns=2, connect_timeout_s=60.0),
+    )
+    assert report.returns.count == 20
+    assert len(servers_of_this_process()) == before
+
+
+def test_servers_that_cannot_be_started_end_the_run_with_what_they_wrote(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no licence for these cards')\n")
+    spec = {"type": "process", "environment": ["python", str(broken)], "ready_timeout_s": 20}
+    pool = {"start_failures": 1, "start_back_off_s": 0.01}
+    with EnvironmentRollout(provided_servers(spec, pool, sessions_per_server=8), limits=LIMITS) as rollout:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()))
+        with pytest.raises(ServerStartError, match="no licence for these cards"):
+            trainer.train()
+
+
+def test_a_provider_in_the_settings_comes_before_the_folder_and_takes_its_image_from_it() -> None:
+    given = arguments(environment=BLACKJACK, provider={"type": "docker", "memory": "512m"}, sessions_per_server=7)
+    servers = given.servers_to_start()
+    assert servers is not None
+    assert (servers.spec.type, getattr(servers.spec, "image", None)) == ("docker", "blackjack-env:latest")
+    assert (servers.pool.min_replicas, servers.pool.max_replicas, servers.pool.sessions_per_replica) == (1, 1, 7)
+    own = arguments(environment=BLACKJACK, provider={"type": "process", "replicas": 3}).servers_to_start()
+    assert own is not None
+    assert getattr(own.spec, "environment", None) == BLACKJACK
+    assert (own.pool.min_replicas, own.pool.max_replicas) == (3, 3)
+
+
+def test_servers_that_run_already_come_before_a_provider() -> None:
+    given = arguments(provider=PROCESS, environment_urls=["http://localhost:1"])
+    with open_servers(given) as servers:
+        assert servers == ["http://localhost:1"]
+
+
+def test_each_of_several_environments_may_have_a_provider() -> None:
+    several = {
+        "cards": {"provider": PROCESS, "pool": {"max_replicas": 2, "min_replicas": 0}, "sessions_per_server": 3},
+        "others": {"environment_urls": "http://localhost:1"},
+    }
+    with open_environments(arguments(environments=several), max_completion_tokens=9) as specs:
+        assert isinstance(specs, dict)
+        cards = specs["cards"].provided
+        assert cards is not None
+        assert (cards.pool.max_replicas, cards.pool.sessions_per_replica) == (2, 3)
+        assert specs["others"].base_urls == ("http://localhost:1",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"provider": {"type": "dokcer", "image": "x"}}, "the type 'dokcer'.*Is 'docker' meant"),
+        ({"provider": {"image": "x"}}, "has no type"),
+        ({"provider": {"type": "docker"}}, "image: Field required"),
+        ({"provider": {"type": "docker", "imag": "x"}}, "no field 'imag' \\(is 'image' meant"),
+        ({"provider": {"type": "docker", "image": "x", "memory": "much"}}, "'much' is no size"),
+        ({"provider": PROCESS, "pool": {"max_replica": 2}}, "no field 'max_replica' \\(is 'max_replicas' meant"),
+        ({"provider": PROCESS, "pool": {"min_replicas": 3, "max_replicas": 2}}, "min_replicas=3 is more than"),
+        ({"environment": BLACKJACK, "pool": {"max_replicas": 2}}, "a 'provider' runs: give that too"),
+        ({"environment": "package:app", "provider": {"type": "docker"}}, "give the image to run"),
+        ({}, "'environment'.*'environment_urls'.*or 'provider'"),
+    ],
+)
+def test_what_cannot_be_started_is_said_before_anything_is(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        arguments(**settings)
+
+
+def test_a_specification_has_addresses_or_what_starts_servers() -> None:
+    with pytest.raises(ValueError, match="give base_urls, or what starts"):
+        EnvironmentSpec()
+    with pytest.raises(ValueError, match="and not both"):
+        EnvironmentSpec(base_urls=("http://localhost:1",), provided=provided())
