@@ -54,7 +54,6 @@ async def open_pool(
     Raises:
         ConfigurationError: What starts the servers cannot be used here, as when its package is not installed.
     """
-
     if isinstance(servers, ProvidedServers):
         async with replica_pool(servers.spec, servers.pool, headers=headers) as replicas:
             yield replicas
