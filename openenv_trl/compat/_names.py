@@ -24,11 +24,9 @@ NOT_OFFERED = {
     "LLMClient": _NO_MODELS,
     "LLMJudge": "write a Rubric whose forward asks your model",
     "LLMResponse": _NO_MODELS,
-    "LocalDockerProvider": "servers are started by openenv_trl.providers, or by EnvClient.from_docker_image",
     "MCP_TOOL_CALL_TIMEOUT": "a step's timeout_s is the tool call's",
     "OpenAIClient": _NO_MODELS,
     "ToolCall": _NO_MODELS,
-    "UVProvider": "servers are started by openenv_trl.providers",
     "WebInterfaceManager": _NO_PAGE,
     "build_gradio_app": _NO_PAGE,
     "convert_to_ws_url": "clients take any form of the address",
@@ -46,6 +44,18 @@ NOT_OFFERED = {
 }
 """Names of the public package that have no counterpart, and why."""
 
+_RUNTIME = "openenv_trl.compat.containers.runtime"
+_PROVIDERS = {
+    "ContainerProvider": "openenv_trl.providers.container_calls",
+    "DaytonaProvider": f"{_RUNTIME}.daytona_provider",
+    "DockerSwarmProvider": "openenv_trl.providers.swarm",
+    "KubernetesProvider": "openenv_trl.providers.kubernetes",
+    "LocalDockerProvider": "openenv_trl.providers.docker",
+    "RuntimeProvider": "openenv_trl.providers.container_calls",
+    "UVProvider": f"{_RUNTIME}.uv_provider",
+}
+"""What starts servers: offered in each module, as the public package's modules pass them on to one another."""
+
 
 def names_of(module: str, homes: Mapping[str, str] = _NONE) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of an alias module.
@@ -59,8 +69,9 @@ def names_of(module: str, homes: Mapping[str, str] = _NONE) -> Callable[[str], A
         if name in NOT_OFFERED:
             # An AttributeError would lose its text on the way through ``from ... import``.
             raise ImportError(f"{module} does not offer {name!r}: {NOT_OFFERED[name]}.", name=module)
-        if name in homes:
-            return getattr(importlib.import_module(homes[name]), name)
+        home = homes.get(name) or _PROVIDERS.get(name)
+        if home is not None:
+            return getattr(importlib.import_module(home), name)
         from openenv_trl import env_server
 
         if name not in env_server.__all__:
