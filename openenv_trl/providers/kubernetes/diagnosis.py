@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from openenv_trl.errors import ProviderError, ServerStartError
-from openenv_trl.providers.kubernetes.api import EVENTS, ClusterApi
+from openenv_trl.providers.kubernetes.api import EVENTS, ClusterApi, Object
 from openenv_trl.providers.kubernetes.manifests import CONTAINER
 from openenv_trl.providers.kubernetes.pod_state import Ended, PodState
 
-KILLED = (137, 143)
-"""Exit codes of what was killed by SIGKILL or SIGTERM."""
 _TAIL = 60
 
 
@@ -51,22 +49,34 @@ class Diagnosis:
             return ended.last_words  # its node does not answer, or the pod is gone already
 
     async def killed_by_node(self, state: PodState, exit_code: int | None) -> str:
-        """Why its node has killed a server; empty where the node did not."""
-        told = await self.warnings("Pod", state.name, only="Unhealthy")
-        return f"its node has killed it (exit code {exit_code}): {told}" if told else ""
-
-    async def warnings(self, kind: str, name: str, only: str = "") -> str:
-        """What the cluster warns of an object; empty where it may not be asked."""
-        if not name:
+        """Why its node has ended a server, whatever the server made of it; empty where the node did not."""
+        events = await self._events("Pod", state.name)
+        # Early checks of a server that is not up yet fail too: only with a kill they mean something.
+        if not any(each.get("reason") == "Killing" for each in events):
             return ""
+        for probe in ("Liveness", "Startup"):
+            failed = [each for each in events if each.get("message", "").startswith(f"{probe} probe failed")]
+            if failed:
+                return f"its node has killed it (exit code {exit_code}): {failed[-1]['message']}"
+        return ""
+
+    async def warnings(self, kind: str, name: str) -> str:
+        """What the cluster warns of an object; empty where it may not be asked."""
+        return _told([each for each in await self._events(kind, name) if each.get("type") == "Warning"])
+
+    async def _events(self, kind: str, name: str) -> list[Object]:
+        if not name:
+            return []
         try:
             listed = await self._api.list(EVENTS, fields=f"involvedObject.kind={kind},involvedObject.name={name}")
         except ProviderError:
-            return ""
-        events = [each for each in listed["items"] if each.get("type") == "Warning" and only in each.get("reason", "")]
-        events.sort(key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
-        told = list(dict.fromkeys(f"{each.get('reason')}: {each.get('message', '').strip()}" for each in events))
-        return "; ".join(told[-3:])
+            return []
+        return sorted(listed["items"], key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
+
+
+def _told(events: list[Object]) -> str:
+    told = dict.fromkeys(f"{each.get('reason')}: {each.get('message', '').strip()}" for each in events)
+    return "; ".join(list(told)[-3:])
 
 
 def cannot_start(name: str, state: PodState) -> ServerStartError:

@@ -32,7 +32,7 @@ from openenv_trl.providers.container_calls import ContainerCalls
 from openenv_trl.providers.kubernetes import manifests
 from openenv_trl.providers.kubernetes.api import JOBS, NETWORK_POLICIES, PODS, SERVICES, ClusterApi, Object
 from openenv_trl.providers.kubernetes.credentials import find_cluster, own_pod
-from openenv_trl.providers.kubernetes.diagnosis import KILLED, Diagnosis, cannot_start
+from openenv_trl.providers.kubernetes.diagnosis import Diagnosis, cannot_start
 from openenv_trl.providers.kubernetes.faults import ApiFault
 from openenv_trl.providers.kubernetes.log_follower import LogFollower
 from openenv_trl.providers.kubernetes.names import object_name
@@ -308,9 +308,7 @@ class KubernetesProvider(ContainerCalls[KubernetesSpec]):
         tail = ended.last_words
         with anyio.move_on_after(_LOG_S):
             tail = await self._diagnosis.tail(state, ended)
-            reason = ended.reason
-            if not reason and ended.exit_code in KILLED:
-                reason = await self._diagnosis.killed_by_node(state, ended.exit_code)
+            reason = ended.reason or await self._diagnosis.killed_by_node(state, ended.exit_code)
             self._note_exit(running.name, ended.exit_code, tail, reason)
             return
         self._note_exit(running.name, ended.exit_code, tail, ended.reason)

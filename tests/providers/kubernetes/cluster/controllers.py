@@ -131,7 +131,7 @@ class Controllers:
                 "kind": "Event",
                 "metadata": {"generateName": f"{name}."},
                 "involvedObject": {"kind": kind, "name": name, "namespace": namespace},
-                "type": "Warning",
+                "type": "Normal" if reason == "Killing" else "Warning",
                 "reason": reason,
                 "message": message,
                 "lastTimestamp": now(),

@@ -136,15 +136,20 @@ class Kubelet:
         self._over(key, terminated, "Failed" if code else "Succeeded")
 
     async def _probe_all(self, spec: Object, key: tuple[str, str], container: Any) -> None:
-        pod = self._store.find("pods", *key)
-        ip = "" if pod is None else pod["status"].get("podIP", "")
+        pod = self._store.get("pods", *key)
+        ip = pod["status"]["podIP"]
         if await self._probe("Startup", spec.get("startupProbe"), spec, ip, key, until=True):
-            await container.kill(signal="SIGKILL")
+            await self._kill(pod, container)
             return
         async with anyio.create_task_group() as both:
             both.start_soon(self._ready, spec, ip, key)
             if await self._probe("Liveness", spec.get("livenessProbe"), spec, ip, key, until=False):
-                await container.kill(signal="SIGKILL")
+                await self._kill(pod, container)
+
+    async def _kill(self, pod: Object, container: Any) -> None:
+        metadata, name = pod["metadata"], pod["spec"]["containers"][0]["name"]
+        self._warn(metadata["namespace"], "Pod", metadata["name"], "Killing", f"Stopping container {name}")
+        await container.stop(t=pod["spec"].get("terminationGracePeriodSeconds", 30))
 
     async def _ready(self, spec: Object, ip: str, key: tuple[str, str]) -> None:
         probe = spec["readinessProbe"]
