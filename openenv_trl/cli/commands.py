@@ -44,9 +44,15 @@ def _options(
     """Options of the command itself."""
 
 
+def _sessions(number: int | None) -> list[str]:
+    return [] if number is None else [f"MAX_CONCURRENT_ENVS={number}"]
+
+
 @app.command()
 def serve(
-    path: Annotated[str, typer.Argument(help="Folder of an environment package (with openenv.yaml), or module:app.")],
+    path: Annotated[
+        str | None, typer.Argument(help="Folder of an environment package (with openenv.yaml), or module:app.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.")] = 8000,
     max_concurrent_envs: Annotated[
@@ -57,8 +63,32 @@ def serve(
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[str, typer.Option(help="text, or json: one object a line.")] = "text",
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Do not serve here: write what a Kubernetes cluster is to run.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --kubernetes: print the YAML.")] = False,
+    image: Annotated[str | None, typer.Option(help="With --kubernetes: the image to run.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="With --kubernetes: pods that are kept running.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="With --kubernetes: where; the context's own if absent.")
+    ] = None,
+    cpus: Annotated[float | None, typer.Option(help="With --kubernetes: cores at most, a pod.")] = None,
+    memory: Annotated[str | None, typer.Option(help="With --kubernetes: memory at most, a pod, such as 512m.")] = None,
+    network: Annotated[str | None, typer.Option(help="With --kubernetes: open, or internal.")] = None,
+    env: Annotated[list[str] | None, typer.Option(help="With --kubernetes: a variable, NAME=VALUE.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="With --kubernetes: a YAML file with more settings.")] = None,
 ) -> None:
     """Serve an environment until interrupted."""
+    if kubernetes:
+        from openenv_trl.cli.kubernetes_manifests import print_manifests, variables_of
+
+        fields = {"image": image, "replicas": replicas, "namespace": namespace, "cpus": cpus, "memory": memory}
+        variables = variables_of([*(env or ()), *_sessions(max_concurrent_envs)])
+        fields |= {"network": network, "env_vars": variables}
+        typer.echo(print_manifests(path, spec, fields, dry_run=dry_run), nl=False)
+        return
+    if path is None:
+        raise typer.BadParameter("Name the environment to serve: a folder, or module:app.", param_hint="PATH")
     from openenv_trl.server.__main__ import main
 
     options = ["--host", host, "--port", str(port), "--log-level", log_level, "--log-format", log_format]
