@@ -35,7 +35,9 @@ class Controllers:
     def _job(self, job: Object) -> None:
         metadata, spec, status = job["metadata"], job["spec"], job.get("status") or {}
         namespace, name = metadata["namespace"], metadata["name"]
-        finished = next((each for each in status.get("conditions") or [] if each["type"] in ("Complete", "Failed")), None)
+        finished = next(
+            (each for each in status.get("conditions") or [] if each["type"] in ("Complete", "Failed")), None
+        )
         if finished is not None:
             if _age_s(finished["lastTransitionTime"]) >= spec.get("ttlSecondsAfterFinished", float("inf")):
                 self._store.delete("jobs", namespace, name)

@@ -75,7 +75,11 @@ class Kubelet:
         while True:
             changed = self._store.changed
             pod = self._store.find("pods", *key)
-            if pod is None or pod["metadata"]["uid"] != uid or (pod["metadata"].get("deletionTimestamp") and self.answers):
+            if (
+                pod is None
+                or pod["metadata"]["uid"] != uid
+                or (pod["metadata"].get("deletionTimestamp") and self.answers)
+            ):
                 both.cancel_scope.cancel()
                 return
             await changed.wait()

@@ -6,8 +6,10 @@ pass against a real cluster (see ``conftest.py``), except those that need a faul
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
+import ssl
 import subprocess
 import time
 import uuid
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 from aiohttp import web
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -40,6 +43,8 @@ class Cluster:
         self.api = ApiServer(self.store, self.kubelet)
         self._portal: BlockingPortal | None = None
         self._ended: Any = None
+        self.certificate, self._key = folder / "server.crt", folder / "server.key"
+        _make_certificate(self.certificate, self._key)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -49,7 +54,9 @@ class Cluster:
         self._portal = self._context.__enter__()
         self._ended, _ = self._portal.start_task(self._run)
         for name in ("default", "rollouts"):
-            self.do(lambda name=name: self.store.create("namespaces", "", {"kind": "Namespace", "metadata": {"name": name}}))
+            self.do(
+                lambda name=name: self.store.create("namespaces", "", {"kind": "Namespace", "metadata": {"name": name}})
+            )
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -67,11 +74,13 @@ class Cluster:
     def kubeconfig(self, token: str = "secret-token", **more: Any) -> Path:
         """Writes a kubeconfig for a token."""
         path = self.folder / f"kubeconfig-{uuid.uuid4().hex[:6]}"
+        authority = base64.b64encode(self.certificate.read_bytes()).decode()
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority-data": authority}
         context = {"cluster": "test", "user": "trainer", "namespace": "rollouts"}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "clusters": [{"name": "test", "cluster": cluster}],
             "users": [{"name": "trainer", "user": {"token": token, **more}}],
             "contexts": [{"name": "test", "context": context}],
             "current-context": "test",
@@ -129,7 +138,9 @@ class Cluster:
     async def _start_site(self) -> None:
         self._runner = web.AppRunner(self.api.application(), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+        secured = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        secured.load_cert_chain(self.certificate, self._key)
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=secured).start()
 
     async def _run(self, *, task_status: Any) -> None:
         await self._start_site()
@@ -151,4 +162,12 @@ class Cluster:
                 with anyio.move_on_after(0.5):
                     await changed.wait()
             else:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
+
+
+def _make_certificate(certificate: Path, key: Path) -> None:
+    names = ["-subj", "/CN=test-cluster", "-addext", "subjectAltName=IP:127.0.0.1"]
+    usage = ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *usage, *files]
+    subprocess.run(command, capture_output=True, check=True)
