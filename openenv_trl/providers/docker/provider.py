@@ -18,7 +18,7 @@ from openenv_trl.providers.docker.container_state import ENGINE_WENT, ContainerS
 from openenv_trl.providers.docker.engine_watch import EngineWatch
 from openenv_trl.providers.docker.failures import image_missing, network_refused, refused, unreachable_from_here
 from openenv_trl.providers.docker.images import ImageFacts, image_facts
-from openenv_trl.providers.docker.removal import remove_container, remove_network, remove_volumes
+from openenv_trl.providers.docker.removal import Leftovers, remove_container
 from openenv_trl.providers.docker.spec import DockerSpec, container_config, network_config, with_defaults
 from openenv_trl.providers.owner import this_owner
 
@@ -69,6 +69,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         self._network: str | None = None
         self._filled: DockerSpec | None = None
         self._image = ImageFacts({}, ())
+        self._leftovers = Leftovers()
 
     # What an engine does.
 
@@ -80,6 +81,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         connection = self._connection = await open_engine(self._docker_host)
         watch = self._watch = EngineWatch(connection, this_owner().id, self._tell, self._sink.line)
         self._watching = await self._spawn(watch.run)
+        await self._leftovers.remove(connection)
         image = self._image = await image_facts(connection, self.spec)
         self._filled = with_defaults(self.spec, image.labels)
         wrong = unreachable_from_here(self._filled, connection)
@@ -101,7 +103,8 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
             return
         try:
             if self._network is not None:
-                await remove_network(connection, self._network)
+                self._leftovers.add(networks=[self._network])
+            await self._leftovers.remove(connection)
         finally:
             self._network = None
             await connection.close()
@@ -224,15 +227,17 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
             state.removing = True
         try:
             await remove_container(connection, container_id, None if died else grace_s)
-            if state is not None and watch.listening:
+            if state is not None and watch.listening and state.reason != ENGINE_WENT:
                 # The engine removes the volumes last, and then says so.
-                if state.reason == ENGINE_WENT:
-                    await remove_volumes(connection, state.volumes)
-                    return
                 with anyio.move_on_after(_REMOVAL_S):
                     await state.gone.wait()
+            if state is not None:
+                self._leftovers.add(volumes=state.volumes)
+                await self._leftovers.remove(connection)
         except ProviderError:
-            # What ended with its engine, the engine removes when it starts again.
+            # What ended with its engine, the engine removes when it starts again, but not always its volumes.
+            if state is not None:
+                self._leftovers.add(volumes=state.volumes)
             if state is None or state.reason != ENGINE_WENT:
                 raise
         finally:

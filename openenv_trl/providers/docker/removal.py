@@ -45,36 +45,37 @@ async def remove_container(connection: EngineConnection, container_id: str, grac
         )
 
 
-async def remove_volumes(connection: EngineConnection, names: Iterable[str]) -> None:
-    """Remove volumes that an engine has forgotten to remove with their container, as one does that was restarted.
+class Leftovers:
+    """Networks and volumes that could not be removed when their time had come, as when the engine was away."""
 
-    Args:
-        connection: The engine.
-        names: Their names.
-    """
-    from aiodocker.volumes import DockerVolume
+    def __init__(self) -> None:
+        self._networks: set[str] = set()
+        self._volumes: set[str] = set()
 
-    for name in names:
-        last = await _delete(connection, DockerVolume(connection.docker, name))
-        if last:
-            logger.warning("The volume %s is left: %s. Remove it: `docker volume rm`.", name[:12], last)
+    def add(self, *, networks: Iterable[str] = (), volumes: Iterable[str] = ()) -> None:
+        """Take note of what is to be removed."""
+        self._networks.update(networks)
+        self._volumes.update(volumes)
 
+    async def remove(self, connection: EngineConnection) -> None:
+        """Remove all of it; what still cannot be removed is named in the log, and kept for the next time."""
+        from aiodocker.networks import DockerNetwork
+        from aiodocker.volumes import DockerVolume
 
-async def remove_network(connection: EngineConnection, network_id: str) -> None:
-    """Remove a network; where that fails it is said, as its containers are gone and it does no harm.
-
-    Args:
-        connection: The engine.
-        network_id: Its id.
-    """
-    from aiodocker.networks import DockerNetwork
-
-    try:
-        last = await _delete(connection, DockerNetwork(connection.docker, network_id))
-    except ProviderError as error:
-        last = str(error)
-    if last:
-        logger.warning("The network %s is left: %s. Remove it: `docker network rm`.", network_id[:12], last)
+        docker = connection.docker
+        for kind, names, thing in (
+            ("network", self._networks, DockerNetwork),
+            ("volume", self._volumes, DockerVolume),
+        ):
+            for name in list(names):
+                try:
+                    why = await _delete(connection, thing(docker, name))
+                except ProviderError as error:
+                    why = str(error)
+                if why:
+                    logger.warning("The %s %s is left (%s): `docker %s rm %s`.", kind, name[:12], why, kind, name[:12])
+                else:
+                    names.discard(name)
 
 
 async def _delete(connection: EngineConnection, thing: Any, **options: Any) -> str:

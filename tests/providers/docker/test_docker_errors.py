@@ -124,9 +124,9 @@ def test_a_program_that_ends_before_anyone_looks_shows_its_last_lines(image: str
 
 @engine
 def test_a_server_that_never_becomes_healthy_shows_its_last_lines(image: str) -> None:
-    provider = LocalDockerProvider(image=image, command=[*SERVE, "--never-ready"], ready_timeout_s=2)
+    provider = LocalDockerProvider(image=image, command=[*SERVE, "--never-ready"], ready_timeout_s=6)
     message = failure(provider)
-    assert "was not ready within 2 s: GET http://127.0.0.1:" in message
+    assert "was not ready within 6 s: GET http://127.0.0.1:" in message
     assert "503" in message
     assert "Raise ready_timeout_s" in message
     assert "the cards are shuffled" in message

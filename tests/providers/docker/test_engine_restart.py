@@ -14,7 +14,6 @@ import pytest
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers import ReplicaExit
 from openenv_trl.providers.docker import LocalDockerProvider
-from openenv_trl.providers.owner import OWNER_LABEL, this_owner
 from tests.providers.docker.conftest import left
 from tests.providers.engines import PrivateEngine, private_engine
 
@@ -94,10 +93,6 @@ async def test_stopping_while_the_engine_is_away_says_so_and_it_cleans_up_when_i
             await provider.stop()
     await in_thread(own_engine.start)
     assert own_engine.docker("ps", "--all", "--quiet").stdout == ""
-    # What nobody could remove just then is found by its owner's labels.
-    label = f"{OWNER_LABEL}={this_owner().id}"
-    for kind in ("network", "volume"):
-        names = own_engine.docker(kind, "ls", "--quiet", "--filter", f"label={label}").stdout.split()
-        if names:
-            own_engine.docker(kind, "rm", *names)
-    assert own_engine.docker("volume", "ls", "--quiet").stdout == ""
+    async with provider:
+        assert await provider.alive()
+    assert left(own_engine.host) == []

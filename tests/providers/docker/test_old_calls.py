@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,11 +54,13 @@ async def test_the_calls_work_where_a_loop_runs_and_in_a_block(image: str) -> No
 @engine
 @pytest.mark.parametrize(("option", "why"), [("--never-ready", "503"), ("--crash", "no such deck")])
 def test_what_is_not_ready_is_a_timeout_error_with_the_servers_last_lines(image: str, option: str, why: str) -> None:
-    provider = LocalDockerProvider()
+    written = threading.Event()
+    provider = LocalDockerProvider(on_log=lambda *line: written.set())
     try:
         base_url = provider.start_container(image, command=[*SERVE, option])
+        assert written.wait(60)
         with pytest.raises(TimeoutError, match=r"(?s)the cards are shuffled") as caught:
-            provider.wait_for_ready(base_url, timeout_s=1.5 if option == "--never-ready" else 60)
+            provider.wait_for_ready(base_url, timeout_s=3 if option == "--never-ready" else 60)
         assert why in str(caught.value)
     finally:
         provider.stop_container()
