@@ -248,7 +248,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
         """Waits until a replica answers its health check: see `Provider.wait_ready`."""
-        wanted = self.replicas if replica is None else [replica]
+        wanted = self._awaited() if replica is None else [replica]
         for each in wanted:
             await self._engine.call(self._await_ready, self._kept_of(each), timeout_s)
 
@@ -413,6 +413,11 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     def _leased(self) -> list[Replica]:
         return [kept.replica for kept in self._kept.values() if kept.exit is None and not kept.removing]
+
+    def _awaited(self) -> list[Replica]:
+        """Those that run or should: also the ones that were launched and have not answered yet."""
+        launched = [kept for kept in list(self._kept.values()) if kept.replica.base_url]
+        return [kept.replica for kept in launched if kept.exit is None or not kept.ready]
 
     def _base_name(self) -> str:
         return self.spec.name or self._default_name()
