@@ -1,0 +1,291 @@
+"""What holds of every provider with an engine, shown on one whose replicas are child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
+from openenv_trl.providers import ProcessSpec, Replica, ReplicaExit
+from tests.providers.child_engine import ChildEngine, ChildSpec
+
+pytestmark = pytest.mark.anyio
+
+
+def engine(*options: list[str], **fields: Any) -> ChildEngine:
+    return ChildEngine(ChildSpec(options=[list(each) for each in options] or [[]], **fields))
+
+
+async def test_replicas_start_side_by_side_and_are_gone_after_the_block() -> None:
+    provider = engine(replicas=3, name="table")
+    async with provider:
+        assert [replica.name for replica in provider.replicas] == ["table-0", "table-1", "table-2"]
+        assert len(set(provider.base_urls)) == 3
+        assert await provider.alive()
+        assert await provider.logs(tail=1) == "line one\nline two"
+        assert provider.connections == ["open"]
+    assert provider.living == []
+    assert provider.replicas == []
+    assert provider.connections == ["open", "closed"]
+
+
+async def test_the_endpoint_has_its_replicas_in_the_order_of_their_names() -> None:
+    provider = engine(replicas=3)
+    endpoint = await provider.start()
+    assert [replica.name for replica in endpoint.replicas] == ["child-0", "child-1", "child-2"]
+    assert endpoint.name == "child"
+    assert endpoint.base_urls == provider.base_urls
+    await provider.stop()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (["--crash"], r"child-1 ended before it was ready: exit code 1. It wrote:\nchild-1 says goodbye"),
+        (["--never-ready"], r"child-1 was not ready within 8 s: GET http://127.0.0.1:\d+/health: answered .*503"),
+        (["--refuse"], "the engine refuses child-1"),
+    ],
+)
+async def test_one_replica_that_fails_ends_the_start_and_leaves_none(bad: list[str], message: str) -> None:
+    provider = engine([], bad, [], replicas=3, ready_timeout_s=8 if "--never-ready" in bad else 60)
+    with pytest.raises(ServerStartError, match=message):
+        await provider.start()
+    assert provider.living == []
+    assert provider.connections == ["open", "closed"]
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    provider = engine(["--never-ready"], replicas=3)
+    launched = anyio.Event()
+    loop = asyncio.get_running_loop()
+    provider.before_launch = lambda name: loop.call_soon_threadsafe(launched.set) if name == "child-2" else None
+    async with anyio.create_task_group() as group:
+        group.start_soon(provider.start)
+        await launched.wait()
+        group.cancel_scope.cancel()
+    assert provider.living == []
+    assert provider.connections == ["open", "closed"]
+
+
+async def test_an_engine_that_is_away_is_told_as_itself_and_the_next_start_tries_again() -> None:
+    provider = engine(replicas=2)
+    provider.refuse_connection = True
+    with pytest.raises(ProviderError, match="the engine is away"):
+        await provider.start()
+    with pytest.raises(ProviderError, match="the engine is away"):
+        await provider.add_replica()
+    provider.refuse_connection = False
+    async with provider:
+        assert len(provider.replicas) == 2
+    assert provider.connections.count("open") == provider.connections.count("closed")
+
+
+async def test_replicas_are_added_and_removed_side_by_side() -> None:
+    provider = engine()
+    added: list[Replica] = []
+
+    async def add() -> None:
+        added.append(await provider.add_replica())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(add)
+    assert provider.connections == ["open"]
+    async with anyio.create_task_group() as group:
+        for replica in added[:3]:
+            group.start_soon(provider.remove_replica, replica)
+            group.start_soon(provider.remove_replica, replica)
+    assert provider.replicas == added[3:]
+    assert len(provider.living) == 1
+    assert not await provider.alive(added[0])
+    await provider.stop()
+    assert provider.living == []
+
+
+async def test_a_replica_that_fails_to_start_leaves_the_others_alone() -> None:
+    provider = engine([], ["--crash"])
+    async with provider:
+        with pytest.raises(ServerStartError, match="ended before it was ready"):
+            await provider.add_replica()
+        assert await provider.alive()
+        assert len(provider.living) == 1
+
+
+async def test_stop_ends_a_replica_that_is_on_its_way() -> None:
+    provider = engine([], ["--never-ready"])
+    launched = anyio.Event()
+    loop = asyncio.get_running_loop()
+    await provider.start()
+    provider.before_launch = lambda name: loop.call_soon_threadsafe(launched.set)
+
+    async def add() -> None:
+        with pytest.raises(ProviderError, match="the provider was stopped while a replica started"):
+            await provider.add_replica()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(add)
+        await launched.wait()
+        await provider.stop()
+    assert provider.living == []
+    assert provider.connections == ["open", "closed"]
+
+
+async def test_all_that_stop_at_once_return_when_all_is_gone() -> None:
+    provider = engine(replicas=2)
+    await provider.start()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(provider.stop)
+        group.start_soon(anyio.to_thread.run_sync, provider.stop_sync)
+    assert provider.living == []
+
+
+async def test_one_removal_that_fails_keeps_no_other_from_going() -> None:
+    provider = engine(replicas=3)
+    await provider.start()
+    provider.refuse_removal = {"child-1"}
+    with pytest.raises(ProviderError, match="child-1 would not go"):
+        await provider.stop()
+    assert provider.living == []
+    assert provider.connections == ["open", "closed"]
+    provider.refuse_removal = set()
+    async with provider:
+        assert len(provider.replicas) == 3
+
+
+async def test_exits_come_in_their_order_each_once_also_those_from_before_the_wait() -> None:
+    told: list[ReplicaExit] = []
+    heard = threading.Event()
+
+    def hear(gone: ReplicaExit) -> None:
+        told.append(gone)
+        heard.set()
+
+    provider = ChildEngine(ChildSpec(replicas=3), on_exit=hear)
+    async with provider:
+        first, second, third = provider.replicas
+        provider.kill(second)
+        with anyio.fail_after(60):
+            gone = await provider.wait_exited()
+        assert (gone.replica, gone.exit_code, gone.log_tail) == (second, -9, "child-1 says goodbye")
+        assert "has died: ended with exit code -9" in gone.message
+        for each in (first, third):
+            heard.clear()
+            provider.kill(each)
+            assert await anyio.to_thread.run_sync(heard.wait, 60)
+        assert [(await provider.wait_exited()).replica for _ in range(2)] == [first, third]
+        assert provider.replicas == []
+        assert await provider.logs(first) == "child-0 says goodbye"
+        await provider.remove_replica(first)
+        with pytest.raises(ProviderError, match="does not run child-0"):
+            await provider.logs(first)
+    assert [each.replica for each in told] == [second, first, third]
+
+
+async def test_a_replica_that_is_removed_is_no_exit_and_stop_sends_waiters_away() -> None:
+    told: list[ReplicaExit] = []
+    provider = ChildEngine(ChildSpec(replicas=2), on_exit=told.append)
+    await provider.start()
+
+    async def wait() -> None:
+        with pytest.raises(ProviderError, match="was stopped"):
+            await provider.wait_exited()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await provider.remove_replica(provider.replicas[0])
+        await provider.stop()
+    assert told == []
+    with pytest.raises(ProviderError, match="does not run"):
+        await provider.wait_exited()
+
+
+async def test_a_callback_that_fails_keeps_no_exit_back() -> None:
+    def fail(gone: ReplicaExit) -> None:
+        raise ZeroDivisionError
+
+    provider = ChildEngine(ChildSpec(), on_exit=fail)
+    async with provider:
+        provider.kill(provider.replicas[0])
+        with anyio.fail_after(60):
+            assert (await provider.wait_exited()).exit_code == -9
+
+
+def test_it_is_used_without_a_loop_from_any_thread() -> None:
+    provider = engine(replicas=2)
+    endpoint = provider.start_sync()
+    provider.wait_ready_sync()
+    assert provider.alive_sync()
+    added = provider.add_replica_sync()
+    provider.remove_replica_sync(endpoint.replicas[0])
+    stopper = threading.Thread(target=provider.stop_sync)
+    stopper.start()
+    stopper.join()
+    assert provider.living == []
+    assert added.name == "child-2"
+    assert len(provider.threads) == 1  # the engine saw one thread, whoever called
+
+
+async def test_the_sync_face_works_within_a_running_loop() -> None:
+    provider = engine()
+    with provider:
+        assert provider.alive_sync()
+        assert await provider.alive()
+    assert provider.living == []
+
+
+def test_it_may_be_stopped_from_another_loop_than_it_was_started_on() -> None:
+    provider = engine()
+    anyio.run(provider.start)
+    assert anyio.run(provider.alive)
+    anyio.run(provider.stop)
+    assert provider.living == []
+    anyio.run(provider.stop)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_copy_stops_nothing() -> None:
+    provider = engine(replicas=2)
+    with provider:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                provider.stop_sync()
+                provider.remove_replica_sync(provider.replicas[0])
+            finally:
+                os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert provider.alive_sync()
+        assert len(provider.living) == 2
+    assert provider.living == []
+
+
+async def test_a_second_start_is_refused_and_a_start_after_a_stop_is_not() -> None:
+    provider = engine()
+    async with provider:
+        with pytest.raises(ProviderError, match="runs already"):
+            await provider.start()
+        assert len(provider.living) == 1
+    async with provider:
+        assert await provider.alive()
+
+
+async def test_what_is_to_be_run_may_be_said_at_the_start_and_must_be_of_the_right_kind(tmp_path: Path) -> None:
+    provider = ChildEngine()
+    for call in (provider.start, provider.add_replica):
+        with pytest.raises(ConfigurationError, match="nothing to run: give it a ChildSpec"):
+            await call()
+    with pytest.raises(ConfigurationError, match="runs a ChildSpec, and was given a ProcessSpec"):
+        await provider.start(ProcessSpec(environment=str(tmp_path)))
+    await provider.start(ChildSpec(replicas=2))
+    assert len(provider.replicas) == 2
+    await provider.stop()
+    assert await provider.alive() is False
