@@ -45,6 +45,10 @@ def happen(fault: str) -> None:
         os._exit(9)
     elif fault == "hangs":
         time.sleep(60)
+    elif fault == "eats memory":  # in a container whose memory is limited only
+        eaten: list[bytearray] = []
+        while True:
+            eaten.append(bytearray(os.urandom(1024)) * 16_384)
 
 
 class Table(Environment[Action, Told, State]):
