@@ -28,6 +28,8 @@ async def app(scope, receive, send):
         await send({"type": "websocket.accept"})
         while (message := await receive())["type"] == "websocket.receive":
             said = json.loads(message["text"])
+            if said["type"] == "close":
+                return
             kind, data = "observation", {"observation": dict(os.environ), "reward": 0.0, "done": False}
             if said["type"] == "mcp":
                 kind, data = "mcp", {"jsonrpc": "2.0", "id": said["data"].get("id"), "result": {}}

@@ -30,6 +30,8 @@ async def app(scope, receive, send):
         await send({"type": "websocket.accept"})
         while (message := await receive())["type"] == "websocket.receive":
             said = json.loads(message["text"])
+            if said["type"] == "close":
+                return
             kind, data = "observation", {"observation": {"text": GREETING}, "reward": 0.0, "done": False}
             if said["type"] == "mcp":
                 kind, data = "mcp", {"jsonrpc": "2.0", "id": said["data"].get("id"), "result": {}}
