@@ -127,6 +127,24 @@ async def test_a_server_that_ends_is_told_with_its_last_lines(own_project: Path)
     assert [each.replica.name for each in gone] == ["blackjack_env-0"]
 
 
+async def test_a_killed_owner_leaves_no_server(plain_project: Any, wait_gone: Any) -> None:
+    script = (
+        "import sys, time\n"
+        "from openenv_trl.providers.uv import UVProvider\n"
+        "provider = UVProvider(sys.argv[1])\n"
+        "provider.start_sync()\n"
+        "print(provider._servers.server_pids[0], flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", script, str(plain_project())]
+    async with await anyio.open_process(command, stdin=None, stderr=None) as owner:
+        assert owner.stdout is not None
+        uv = int(await owner.stdout.receive())
+        server = child_of(uv)
+        owner.kill()
+    await wait_gone(uv, server, within_s=60)
+
+
 async def test_the_port_and_the_packages_of_the_users_choice_are_used(plain_project: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
