@@ -91,7 +91,7 @@ class ReplicaController(Membership):
         none_runs = not self.count(MemberState.READY, remote=False)
         parts = [f"{starting} replica{'s start' if starting > 1 else ' starts'}"] if starting else []
         errors = [source.error for source in self._sources if source.error is not None]
-        parts += [f"the last start failed: {str(error).splitlines()[0]}" for error in errors]
+        parts += [f"the last start failed: {(str(error) or repr(error)).splitlines()[0]}" for error in errors]
         away = (member for member in self.members.values() if member.state is MemberState.AWAY)
         parts += [f"{member.url} does not answer: {member.last_failure}" for member in away]
         return Outlook(bool(on_their_way or (can_start and none_runs and self._most)), "; ".join(parts))

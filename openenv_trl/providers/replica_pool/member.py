@@ -56,6 +56,8 @@ class Source:
     """Starts in a row that may fail before callers are told."""
     failures: int = 0
     """Starts in a row that failed."""
+    has_started: bool = False
+    """Whether a start of it ever brought a replica."""
     retry_at: float = float("-inf")
     failed_at: float = float("-inf")
     error: OpenEnvError | None = None

@@ -76,6 +76,7 @@ class Membership:
             limit.start_ended()
         source = self._source_of(member)
         member.starts_failed_before = source.failures
+        source.has_started = True
         source.failures, source.retry_at, source.error = 0, float("-inf"), None
         self._is_ready(member, url, now)
         why = self._early_exits.pop(url, None)
@@ -96,7 +97,9 @@ class Membership:
         # Starts that were under way together, and failed together, count once.
         if member.since >= source.failed_at:
             failures += 1
-        if isinstance(error, ConfigurationError):
+        # As when its image is missing: nothing ran, and nothing ever has.
+        never_ran = isinstance(error, ServerStartError) and not error.log_tail.strip() and not source.has_started
+        if never_ran or isinstance(error, ConfigurationError):
             failures = max(failures, source.limit)
         source.note_failure(error, failures, now, self._chance())
 

@@ -184,6 +184,7 @@ class ReplicaPool(SessionPool[SessionT]):
             await super().aclose()
             if self._tasks is not None:
                 self._tasks.cancel_scope.cancel()
+            if self._group is not None:
                 await self._ended.wait()
 
     async def __aenter__(self) -> Self:
@@ -233,6 +234,7 @@ class ReplicaPool(SessionPool[SessionT]):
                     self._plan()
                     with anyio.CancelScope(deadline=controller.wake_at) as self._sleep:
                         await self._wake.wait()
+                self._tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 async with anyio.create_task_group() as stopping:

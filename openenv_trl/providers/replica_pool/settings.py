@@ -30,7 +30,8 @@ class PoolSettings(BaseModel, frozen=True, extra="forbid"):
     """Starts in a second at most, evenly spaced; None for no limit. For engines that serve others too."""
     start_failures: int = Field(default=3, ge=1)
     """Starts in a row that may fail before callers that wait are told the error. A replica that dies right after its
-    start counts as one. Mistakes in the settings are told at the first."""
+    start counts as one. Mistakes in the settings, and what keeps the first server from running at all, such as a
+    missing image, are told at once."""
     start_back_off_s: float = Field(default=1.0, gt=0)
     """Seconds of the pause after a failed start. It doubles with each in a row; chance takes up to a half off."""
     longest_start_back_off_s: float = Field(default=30.0, gt=0)

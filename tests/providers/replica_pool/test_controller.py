@@ -110,15 +110,34 @@ def test_failed_starts_are_tried_again_after_growing_pauses_and_then_told():
     for now, next_at in ((0.0, 1.0), (1.0, 3.0)):
         (start,) = control.plan(now, waiting)
         assert isinstance(start, StartReplica)
-        control.start_failed(start.member, ServerStartError("it ended"), now)
+        control.start_failed(start.member, ServerStartError("it ended", log_tail="no module"), now)
         assert control.plan(now, waiting) == []
         assert control.wake_at == next_at
     (start,) = control.plan(3.0, waiting)
     assert isinstance(start, StartReplica)
-    control.start_failed(start.member, ServerStartError("it ended"), 3.0)
+    control.start_failed(start.member, ServerStartError("it ended", log_tail="no module"), 3.0)
     assert kinds(control.plan(3.0, waiting)) == [FailWaiters]
     assert kinds(control.plan(5.9, waiting)) == [FailWaiters]  # who asks before the next try
     assert kinds(control.plan(6.0, waiting)) == [StartReplica]
+
+
+def test_what_keeps_a_server_from_running_at_all_is_told_at_once_until_one_has_run():
+    control, waiting = controller(max_replicas=1, start_back_off_s=1.0), load(1, 1, 0.0)
+    (start,) = control.plan(0.0, waiting)
+    assert isinstance(start, StartReplica)
+    control.start_failed(start.member, ServerStartError("there is no such image"), 0.0)
+    assert kinds(control.plan(0.0, waiting)) == [FailWaiters]
+    (start,) = control.plan(100.0, waiting)  # somebody has built it
+    assert isinstance(start, StartReplica)
+    control.started(start.member, "replica", 100.0)
+    control.plan(100.0, load(1))
+    control.exited("replica", "it was killed", 1000.0)
+    control.plan(1000.0, waiting)
+    control.removed(start.member)
+    (start,) = control.plan(1000.0, waiting)
+    assert isinstance(start, StartReplica)
+    control.start_failed(start.member, ServerStartError("the engine is busy"), 1000.0)
+    assert control.plan(1000.0, waiting) == []
 
 
 def test_starts_that_fail_together_count_once():
@@ -126,7 +145,9 @@ def test_starts_that_fail_together_count_once():
     starts = control.plan(0.0, load(16, 16, 0.0))
     for start in starts:
         assert isinstance(start, StartReplica)
-        control.start_failed(start.member, ServerStartError("too many at once"), 1.0 + start.member)
+        control.start_failed(
+            start.member, ServerStartError("it ended", log_tail="too many at once"), 1.0 + start.member
+        )
     assert control.plan(9.0, load(16, 16, 0.0)) != []
     assert not any(isinstance(decision, FailWaiters) for decision in control.plan(9.0, load(16, 16, 0.0)))
 

@@ -211,7 +211,11 @@ class ReplicaMachine(RuleBasedStateMachine):
                 self.controller.exited(url, "it was killed", self.now)
             self.controller.started(member, url, self.now)
         else:
-            error = ServerStartError("it ended") if outcome == "fails" else ConfigurationError("no such image")
+            error = (
+                ServerStartError("it ended", log_tail="no module")
+                if outcome == "fails"
+                else ConfigurationError("no such image")
+            )
             self.controller.start_failed(member, error, self.now)
         self.plan()
         if outcome == "dead":

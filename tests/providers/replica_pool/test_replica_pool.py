@@ -168,11 +168,12 @@ async def test_a_mistake_in_the_settings_is_told_at_once(plain_server, connect):
 
 
 async def test_callers_wait_while_starts_fail_for_a_moment(plain_server, connect):
-    errors = [ProviderError("the engine does not answer"), RuntimeError("a provider of anyone's")]
+    errors = [ProviderError("the engine does not answer"), RuntimeError("a provider of anyone's"), ProviderError("")]
     provider = Broken(*errors, command=plain_server(fd=True))
-    async with ReplicaPool(provider, connect, PoolSettings(max_replicas=1, **QUICK)) as pool:
+    settings = PoolSettings(max_replicas=1, start_failures=9, **QUICK)
+    async with ReplicaPool(provider, connect, settings) as pool:
         await pool.acquire(60)
-        assert pool.metrics().start_failures == 2
+        assert pool.metrics().start_failures == 3
 
 
 async def test_callers_whose_deadline_comes_first_are_told_that_replicas_start(plain, connect):
@@ -255,6 +256,18 @@ async def test_closing_ends_starts_replicas_and_those_who_wait(plain, connect, u
             await wait_gone(*pids, within_s=60)
     assert [str(error) for error in told] == ["the session pool is closed; make a new one for further sessions"] * 3
     assert provider.replicas == stuck.replicas == []
+
+
+async def test_a_pool_that_is_left_at_once_stops_what_it_has_begun(plain, connect):
+    provider = plain()
+    with anyio.fail_after(60):
+        async with ReplicaPool(provider, connect, PoolSettings(min_replicas=2, **QUICK)):
+            pass
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            async with ReplicaPool(provider, connect, PoolSettings(min_replicas=2, **QUICK)):
+                pass
+    assert provider.replicas == []
 
 
 async def test_a_cancelled_owner_leaves_no_replica(plain, connect, until, wait_gone):
