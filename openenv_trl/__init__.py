@@ -5,10 +5,10 @@ The public names are imported when first used: ``import openenv_trl`` stays ligh
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from openenv_trl._version import __version__
+from openenv_trl.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from openenv_trl.client import (
@@ -91,7 +91,17 @@ if TYPE_CHECKING:
     from openenv_trl.environment import Environment, tool
     from openenv_trl.environment_checker import check_environment
     from openenv_trl.errors import OpenEnvError
-    from openenv_trl.providers import ProcessProvider, SessionPool
+    from openenv_trl.providers import (
+        DaytonaProvider,
+        DockerSwarmProvider,
+        KubernetesProvider,
+        LocalDockerProvider,
+        ProcessProvider,
+        SessionPool,
+        SpaceProvider,
+        UVProvider,
+        make_provider,
+    )
     from openenv_trl.rewards import environment_reward
     from openenv_trl.rollout import EndReason, RolloutEngine, RolloutLimits, Task, Trajectory
     from openenv_trl.server import create_app
@@ -178,13 +188,23 @@ _HOMES = {
     "openenv_trl.environment": ("Environment", "tool"),
     "openenv_trl.environment_checker": ("check_environment",),
     "openenv_trl.errors": ("OpenEnvError",),
-    "openenv_trl.providers": ("ProcessProvider", "SessionPool"),
+    "openenv_trl.providers": (
+        "DaytonaProvider",
+        "DockerSwarmProvider",
+        "KubernetesProvider",
+        "LocalDockerProvider",
+        "ProcessProvider",
+        "SessionPool",
+        "SpaceProvider",
+        "UVProvider",
+        "make_provider",
+    ),
     "openenv_trl.rewards": ("environment_reward",),
     "openenv_trl.rollout": ("EndReason", "RolloutEngine", "RolloutLimits", "Task", "Trajectory"),
     "openenv_trl.server": ("create_app",),
     "openenv_trl.types": ("Action", "EnvironmentMetadata", "Observation", "State", "StepResult", "Tool"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
     "RESERVED_TOOL_NAMES",
@@ -199,6 +219,8 @@ __all__ = [
     "CompositeTransform",
     "ConcurrencyConfig",
     "ConcurrencyConfigurationError",
+    "DaytonaProvider",
+    "DockerSwarmProvider",
     "EndReason",
     "EnvClient",
     "Environment",
@@ -217,9 +239,11 @@ __all__ = [
     "JsonRpcErrorCode",
     "JsonRpcRequest",
     "JsonRpcResponse",
+    "KubernetesProvider",
     "ListTasksRequest",
     "ListToolsAction",
     "ListToolsObservation",
+    "LocalDockerProvider",
     "MCPEnvironment",
     "MCPToolClient",
     "McpMethod",
@@ -247,6 +271,7 @@ __all__ = [
     "SessionInfo",
     "SessionNotFoundError",
     "SessionPool",
+    "SpaceProvider",
     "State",
     "StepRequest",
     "StepResponse",
@@ -260,6 +285,7 @@ __all__ = [
     "Trajectory",
     "TrajectoryRubric",
     "Transform",
+    "UVProvider",
     "WSCloseMessage",
     "WSErrorCode",
     "WSErrorResponse",
@@ -278,18 +304,10 @@ __all__ = [
     "create_fastapi_app",
     "deserialize_action",
     "environment_reward",
+    "make_provider",
     "serialize_observation",
     "tool",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

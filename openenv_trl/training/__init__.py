@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from openenv_trl.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from openenv_trl.training.action_tools import ActionTools
@@ -55,7 +56,7 @@ _HOMES = {
     "tiny_policy": ("make_tiny_policy",),
     "supervised": ("WarmStartSettings", "warm_start"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__getattr__ = lazy_names(__name__, {f"{__name__}.{module}": names for module, names in _HOMES.items()})
 
 __all__ = [
     "ActionTools",
@@ -86,10 +87,3 @@ __all__ = [
     "open_servers",
     "warm_start",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
