@@ -72,6 +72,7 @@ class Round:
     """Whether the owner removes what dead ones have left. Not in the rounds, which are to leave nothing themselves."""
     said: str = ""
     """The last word of the owner before it was killed."""
+    ended_by_itself: bool = False
     had: int = 0
     """Things and processes at the kill."""
     gone_s: float | None = None
@@ -246,12 +247,15 @@ class OwnerProcess:
             self._changed.notify_all()
 
     def wait_for(self, word: str) -> float:
-        """Wait until it has said a word; returns when that was."""
+        """Wait until it has said a word, or has ended by itself, as when an engine refuses; returns when that was."""
         with self._changed:
             self._changed.wait_for(lambda: word in self.words or "ended" in self.words)
-            if word not in self.words:
-                raise SystemExit(f"the owner ended before it said '{word}'")
-            return self.words[word]
+            return self.words[word] if word in self.words else self.words["ended"]
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether it was dead before it was killed."""
+        return "ended" in self.words
 
     def kill(self, and_these: Sequence[int]) -> None:
         """Kill it, and others just before: its reaper must not see its death."""
@@ -311,6 +315,7 @@ def one_round(each: Round, place: Place, living: threading.Semaphore) -> Round:
         span_s = SPAN_S.get(each.phase) or place.spans_s[each.kind][each.phase]
         time.sleep(max(0.0, since + each.fraction * span_s - time.monotonic()))
         things, processes = place.traces.of(owner.id, owner.mark) if each.reaper_too else ([], [])
+        each.ended_by_itself = owner.ended_by_itself
         owner.kill([pid for pid in processes if is_reaper(pid)])
         killed = time.monotonic()
         each.said = owner.said
@@ -340,6 +345,7 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
     gone = [each.gone_s for each in rounds if each.gone_s is not None]
     return {
         "kills": len(rounds),
+        "ended_before_the_kill": sum(each.ended_by_itself for each in rounds),
         "last_words": dict(Counter(each.said or "nothing" for each in rounds)),
         "things_just_after_the_kill": spread([each.had for each in rounds], 1) if rounds else {},
         "seconds_to_gone": spread(gone, 1) if gone else {},
