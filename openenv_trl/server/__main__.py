@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -37,9 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _serve_here(given, place)
     except ConfigurationError as error:
         return _fail(f"error: {error}")
+    finally:
+        gc.enable()
 
 
 def _serve_here(given: argparse.Namespace, place: WorkerPlace | None) -> int:
+    # A tenth of a start would go into looking for garbage among what is imported. `serve` enables it again.
+    gc.disable()
     # Imported here: the parent of several workers does without.
     from openenv_trl.server.import_failure import import_failure
     from openenv_trl.server.loading import load_app

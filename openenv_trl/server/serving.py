@@ -89,6 +89,7 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
     # What is imported stays: the garbage collector need not look through it again and again.
     gc.collect()
     gc.freeze()
+    gc.enable()
     with listening:
         if place is None:
             logger.info("Serving on %s", address(listening))
