@@ -10,12 +10,12 @@ from openenv_trl.types import StepResult
 
 
 class CodingEnv(EnvClient[CodeAction, CodeObservation, CodeState]):
-    """One session on a coding server, ours or the public package's.
+    r"""One session on a coding server, ours or the public package's.
 
     Example:
         >>> with CodingEnv("http://localhost:8000").sync() as env:
         ...     env.reset(seed=1)
-        ...     print(env.step(CodeAction(code="x = 20\\nx + 1")).observation.stdout)
+        ...     print(env.step(CodeAction(code="x = 20\nx + 1")).observation.stdout)
     """
 
     def _step_payload(self, action: CodeAction) -> dict[str, Any]:

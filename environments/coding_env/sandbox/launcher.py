@@ -218,9 +218,7 @@ class Sandbox:
             os.mkdir(workspace, 0o700)
             if uid is not None:
                 os.chown(workspace, uid, uid)
-        socket.send_fds(
-            self._way, [frames.pack({"uid": uid, "workspace": workspace})], [control, *descriptors]
-        )
+        socket.send_fds(self._way, [frames.pack({"uid": uid, "workspace": workspace})], [control, *descriptors])
 
 
 def _share_of_processes() -> int | None:

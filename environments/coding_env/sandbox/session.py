@@ -104,7 +104,12 @@ class SandboxSession:
         return not self._closed and not self._dead
 
     async def request(
-        self, operation: dict[str, Any], timeout_s: float, *, interruptible: bool = True, peer: socket.socket | None = None
+        self,
+        operation: dict[str, Any],
+        timeout_s: float,
+        *,
+        interruptible: bool = True,
+        peer: socket.socket | None = None,
     ) -> Reply:
         """Ask the worker for something and wait for it.
 

@@ -30,7 +30,7 @@ _NEW_SESSION = "The next run has a new session: names and files are gone."
 
 
 class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
-    """An interpreter an episode, with a workspace, and hidden tests where there is a task.
+    r"""An interpreter an episode, with a workspace, and hidden tests where there is a task.
 
     Args:
         episode: How episodes are played, unless ``reset`` says otherwise.
@@ -39,8 +39,8 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     Example:
         >>> env = CodingEnvironment()
         >>> _ = env.reset(seed=1)
-        >>> env.step(CodeAction(code="x = 20\\nx + 1")).stdout
-        '21\\n'
+        >>> env.step(CodeAction(code="x = 20\nx + 1")).stdout
+        '21\n'
     """
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
@@ -132,9 +132,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         """Like `reset_async`, without an event loop."""
         return wait_for(self.reset_async(seed, episode_id, **kwargs), what="reset")
 
-    async def step_async(
-        self, action: CodeAction, timeout_s: float | None = None, **kwargs: Any
-    ) -> CodeObservation:
+    async def step_async(self, action: CodeAction, timeout_s: float | None = None, **kwargs: Any) -> CodeObservation:
         """Run the action's code.
 
         Args:
@@ -178,7 +176,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
 
     @tool
     async def run_tests(self, code: str | None = None) -> CodeObservation:
-        """Hand in the solution: the code given, or solution.py, or all that ran without error. Hidden tests judge it."""
+        """Hand in the solution: the code given, else solution.py, else all that ran without error. Hidden tests judge it."""
         self._require_episode()
         if self._task is None:
             text = "This episode has no hidden tests. They come with reset: by task_id, or by prompt and tests.\n"
@@ -243,9 +241,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
             return CodeObservation(stdout=reply.stdout, stderr=stderr, exit_code=exit_code)
         usable = self._session is not None and self._session.usable
         stderr += f"{reply.failure} {_NEW_INTERPRETER if usable else _NEW_SESSION}\n"
-        return CodeObservation(
-            stdout=reply.stdout, stderr=stderr, exit_code=_TIMED_OUT if reply.timed_out else _KILLED
-        )
+        return CodeObservation(stdout=reply.stdout, stderr=stderr, exit_code=_TIMED_OUT if reply.timed_out else _KILLED)
 
     async def _step_done(
         self, observation: CodeObservation, code: str | None, *, hand_in: bool = False

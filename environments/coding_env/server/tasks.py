@@ -98,6 +98,8 @@ def split_tests(source: str) -> list[str]:
         return [source]
     tests: list[str] = []
     for name in names:
-        others = [node for node in tree.body if getattr(node, "name", "") not in names or getattr(node, "name", "") == name]
+        others = [
+            node for node in tree.body if getattr(node, "name", "") not in names or getattr(node, "name", "") == name
+        ]
         tests.append(ast.unparse(ast.Module(others, [])))
     return tests

@@ -56,7 +56,9 @@ def test_time_begins_when_the_worker_is_ready() -> None:
     assert not never.timed_out
 
 
-@pytest.mark.parametrize("garbage", [b"\xff" * 8, b"\x00\x00\x00\x02[]", b"\x00\x00\x00\x01{", b"\x00\x00\x00\x04\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "garbage", [b"\xff" * 8, b"\x00\x00\x00\x02[]", b"\x00\x00\x00\x01{", b"\x00\x00\x00\x04\xff\xff\xff\xff"]
+)
 def test_what_is_no_frame_kills_the_run(garbage: bytes) -> None:
     run = exchange()
     assert run.frame_bytes(garbage, 1.0) is Step.KILL
@@ -77,7 +79,9 @@ def test_output_without_end_kills_the_run_and_its_ends_are_kept() -> None:
     assert len(run.out.text()) < 400
 
 
-@pytest.mark.parametrize(("code", "words"), [(-24, "processor time"), (-9, "too much"), (-11, "signal 11"), (3, "code 3")])
+@pytest.mark.parametrize(
+    ("code", "words"), [(-24, "processor time"), (-9, "too much"), (-11, "signal 11"), (3, "code 3")]
+)
 def test_the_end_of_a_worker_is_told_in_words(code: int, words: str) -> None:
     run = exchange()
     run.ended(code)
@@ -109,7 +113,13 @@ def test_frames_come_out_as_they_went_in_whatever_the_pieces(messages: list[dict
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.complex_numbers(allow_nan=False),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False),
     lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
@@ -180,7 +190,12 @@ def test_the_level_follows_from_the_layers(layers: list[str], level: Level) -> N
 
 
 def test_settings_come_from_variables_and_a_wrong_one_is_named() -> None:
-    variables = {"CODING_MAX_STEPS": "7", "CODING_MEMORY_MB": "256", "CODING_MIN_LEVEL": "partial", "CODING_PACKAGES": "/a:/b"}
+    variables = {
+        "CODING_MAX_STEPS": "7",
+        "CODING_MEMORY_MB": "256",
+        "CODING_MIN_LEVEL": "partial",
+        "CODING_PACKAGES": "/a:/b",
+    }
     episode, sandbox = settings_from_variables(variables)
     assert episode.max_steps == 7
     assert (sandbox.limits.memory_mb, sandbox.min_level, sandbox.packages) == (256, Level.PARTIAL, ("/a", "/b"))

@@ -50,7 +50,9 @@ def test_a_seed_picks_the_task() -> None:
 
 
 def test_a_module_of_tests_is_split_by_its_functions() -> None:
-    tests = split_tests("import math\nHALF = 0.5\ndef test_a():\n    assert half(1) == HALF\ndef test_b():\n    assert math.pi\n")
+    tests = split_tests(
+        "import math\nHALF = 0.5\ndef test_a():\n    assert half(1) == HALF\ndef test_b():\n    assert math.pi\n"
+    )
     assert len(tests) == 2
     assert all("HALF = 0.5" in test and "import math" in test for test in tests)
     assert "test_b" not in tests[0]

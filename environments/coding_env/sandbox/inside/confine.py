@@ -1,7 +1,7 @@
 """How a process leaves everything it could do harm to: by layers, each where the system has it.
 
-`leave_namespaces`, `make_file_tree` and `become` make the session's own place; the keeper stays there. `confine_worker` takes
-the rest away from the process that runs the agent's code.
+`leave_namespaces`, `make_file_tree` and `become` make the session's own place; the keeper stays there.
+`confine_worker` takes the rest away from the process that runs the agent's code.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def probe(root: str, readable: list[str], hidden: list[str], off: frozenset[str]
         ``layers``: those that work here. ``missing``: why the others do not, by name.
     """
     found: set[str] = set()
-    missing: dict[str, str] = {name: "switched off" for name in sorted(off)}
+    missing: dict[str, str] = dict.fromkeys(sorted(off), "switched off")
 
     def test(name: str, function: Callable[[], None]) -> None:
         if name not in off:

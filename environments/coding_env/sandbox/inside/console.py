@@ -94,9 +94,7 @@ def _without_own_frames(told: traceback.TracebackException) -> traceback.Traceba
 
 
 def _stream(descriptor: int) -> TextIO:
-    return open(
-        descriptor, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False, newline="\n"
-    )
+    return open(descriptor, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False, newline="\n")
 
 
 def _shown(value: Any) -> str:

@@ -97,6 +97,7 @@ class _Solution:
         return self.ask("program", text)
 
     def ask(self, question: str, /, *arguments: Any, **named: Any) -> Any:
+        """Ask the solution's process for the outcome of an operation; raises what that raised there."""
         encoded = {name: self._encode(value) for name, value in named.items()}
         self._send({"ask": question, "arguments": [self._encode(value) for value in arguments], "named": encoded})
         while True:

@@ -62,9 +62,7 @@ def keep(control: socket.socket, first: list[int], config: dict[str, Any], reque
 
 
 class _Keeper:
-    def __init__(
-        self, control: socket.socket, config: dict[str, Any], request: dict[str, Any], work: Work
-    ) -> None:
+    def __init__(self, control: socket.socket, config: dict[str, Any], request: dict[str, Any], work: Work) -> None:
         self._control = control
         self._config = config
         self._request = request

@@ -51,8 +51,10 @@ _REFUSED_AMONG_OTHERS: dict[str, tuple[int | None, int | None]] = {
 # Allowed there of the process itself only, by its first argument.
 _OF_ITSELF: dict[str, tuple[int | None, int | None]] = {
     "kill": (62, 129), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
-    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setparam": (142, 118),
+    "sched_setaffinity": (203, 122), "sched_setparam": (142, 118),
 }  # fmt: skip
+# Allowed of the process itself everywhere: the keeper has the same user.
+_OF_ITSELF_EVERYWHERE: dict[str, tuple[int | None, int | None]] = {"prlimit64": (302, 261)}
 _ZERO_IS_ITSELF = frozenset({"prlimit64", "sched_setaffinity", "sched_setparam"})
 _CLONE, _CLONE3, _SOCKET = (56, 220), (435, 435), (41, 198)
 _FAMILIES = (1, 2, 10)  # Unix, IPv4, IPv6
@@ -107,12 +109,12 @@ def program(*, own_processes: bool, own_network: bool, own_pid: int = 0) -> byte
     for family in families:
         block += [_instruction(_JUMP_EQUAL, family, 0, 1), allow]
     code += _guarded(_SOCKET[column], [*block, refuse])
-    if not own_processes:
-        for name, numbers in _OF_ITSELF.items():
-            block = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_JUMP_EQUAL, own_pid, 0, 1), allow]
-            if name in _ZERO_IS_ITSELF:
-                block += [_instruction(_JUMP_EQUAL, 0, 0, 1), allow]
-            code += _guarded(numbers[column], [*block, refuse])
+    of_itself = _OF_ITSELF_EVERYWHERE if own_processes else _OF_ITSELF_EVERYWHERE | _OF_ITSELF
+    for name, numbers in of_itself.items():
+        block = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_JUMP_EQUAL, own_pid, 0, 1), allow]
+        if name in _ZERO_IS_ITSELF:
+            block += [_instruction(_JUMP_EQUAL, 0, 0, 1), allow]
+        code += _guarded(numbers[column], [*block, refuse])
     return b"".join([*code, allow])
 
 

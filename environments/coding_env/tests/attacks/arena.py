@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-
+import coding_env
 from coding_env.sandbox.launcher import Sandbox
 from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.session import SandboxSession
@@ -66,7 +66,7 @@ class Arena:
         for name, value in {
             "@PORT@": str(self.port), "@UNIX@": self.unix_path, "@SECRET_FILE@": str(self.secret_file),
             "@SECRET@": SECRET, "@SERVER_PID@": str(os.getpid()), "@NEIGHBOUR@": place,
-            "@HOME@": str(Path(__file__).resolve().parents[2]),
+            "@HOME@": str(Path(coding_env.__path__[0])),
         }.items():  # fmt: skip
             code = code.replace(name, value)
         result = await (self._solution(code) if case["kind"] == "solution" else self._run(code))
@@ -101,7 +101,7 @@ class Arena:
         return reply.stdout.strip() or f"{reply.failure} {reply.stderr}"
 
     async def _processes_left(self) -> int:
-        """Processes of the sandbox, once those that were killed are gone: its first, and two of the session kept ready."""
+        """Processes of the sandbox once the killed are gone: its first, and two of the session that is kept ready."""
         count = 0
         for _ in range(600):
             count = sum(1 for _ in _descendants(self._zygote_session()))

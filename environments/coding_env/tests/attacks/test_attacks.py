@@ -11,10 +11,12 @@ import json
 import os
 import queue
 import resource
+import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,37 +28,48 @@ import openenv_trl
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox's layers are Linux's")
 HERE = Path(__file__).resolve().parent
-CASES: dict[str, dict[str, Any]] = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "cases").glob("*.yaml"))}
+CASES: dict[str, dict[str, Any]] = {
+    path.stem: yaml.safe_load(path.read_text()) for path in sorted((HERE / "cases").glob("*.yaml"))
+}
 ANSWER_S = 150.0
 NOBODY = 65534
-PROFILES: dict[str, tuple[bool, list[str]]] = {
-    # Whether it runs as a user without rights, and the layers that are left out.
-    "as it is here": (False, []),
-    "without root": (True, []),
-    "without namespaces": (True, ["user", "files"]),
-    "filter only": (True, ["user", "files", "landlock"]),
+PROFILES: dict[str, tuple[str, list[str]]] = {
+    # Where it runs, and the layers that are left out.
+    "as it is here": ("here", []),
+    "without root": ("without rights", []),
+    "without namespaces": ("without rights", ["user", "files"]),
+    "filter only": ("without rights", ["user", "files", "landlock"]),
+    "container": ("container", []),
+    "container with the profile": ("container with the profile", []),
 }
+HARDENED = (
+    *("--interactive", "--rm", "--init", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"),
+    *("--security-opt", "no-new-privileges", "--network", "none", "--pids-limit", "256", "--memory", "2g"),
+)
 
 
 class Arena:
     """The program that attacks take place in."""
 
-    def __init__(self, profile: str) -> None:
-        unprivileged, disabled = PROFILES[profile]
-        python, user = sys.executable, dict[str, Any]()
-        if unprivileged and os.geteuid() == 0:
-            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-            python = _python_for_all()
+    def __init__(self, profile: str, image: Callable[[], str]) -> None:
+        place, disabled = PROFILES[profile]
+        more: dict[str, Any] = {"preexec_fn": _outer_limits}
+        if "container" in place:
+            command, more = _in_a_container(image(), with_profile="profile" in place), {}
+        elif place == "without rights" and os.geteuid() == 0:
+            command = [_python_for_all(), str(HERE / "arena.py")]
+            more |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        else:
+            command = [sys.executable, str(HERE / "arena.py")]
         self.process = subprocess.Popen(
-            [python, str(HERE / "arena.py"), json.dumps(disabled)],
+            [*command, json.dumps(disabled)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd="/tmp",
             start_new_session=True,
-            preexec_fn=_outer_limits,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, *_package_folders()])},
-            **user,
+            **more,
         )
         self._lines: queue.Queue[str] = queue.Queue()
         assert self.process.stdout is not None
@@ -70,8 +83,13 @@ class Arena:
         return self._answer()
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()  # which ends it
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
     def _read(self, stream: IO[str]) -> None:
         for line in stream:
@@ -82,6 +100,15 @@ class Arena:
         line = self._lines.get(timeout=ANSWER_S)
         assert line, f"the server ended with {self.process.wait(10)}"
         return json.loads(line)
+
+
+def _in_a_container(image: str, *, with_profile: bool) -> list[str]:
+    profile = HERE.parents[1] / "server" / "docker-seccomp.json"
+    options = ["--security-opt", f"seccomp={profile}"] if with_profile else []
+    return [
+        *("docker", "run", *HARDENED, *options, "--volume", f"{HERE}:/attacks:ro", "--env", "PYTHONPATH="),
+        *(image, "python", "/attacks/arena.py"),
+    ]
 
 
 def _python_for_all() -> str:
@@ -119,6 +146,31 @@ def _outer_limits() -> None:
 
 
 @pytest.fixture(scope="module")
+def image() -> Iterator[Callable[[], str]]:
+    """Builds the environment's image when it is first asked for."""
+    built: list[str] = []
+
+    def build() -> str:
+        if not built:
+            if shutil.which("docker") is None or subprocess.run(["docker", "info"], capture_output=True).returncode:
+                if os.environ.get("OPENENV_TRL_REQUIRE_DOCKER") == "1":
+                    pytest.fail("no Docker engine answers")
+                pytest.skip("no Docker engine answers")
+            root, tag = HERE.parents[3], f"coding-env:attacks-{uuid.uuid4().hex[:8]}"
+            dockerfile = str(HERE.parents[1] / "server" / "Dockerfile")
+            made = subprocess.run(
+                ["docker", "build", "--tag", tag, "--file", dockerfile, str(root)], capture_output=True, text=True
+            )
+            assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+            built.append(tag)
+        return built[0]
+
+    yield build
+    for tag in built:
+        subprocess.run(["docker", "image", "rm", "--force", tag], capture_output=True)
+
+
+@pytest.fixture(scope="module")
 def arenas() -> Iterator[dict[str, Arena]]:
     started: dict[str, Arena] = {}
     yield started
@@ -130,12 +182,15 @@ def arenas() -> Iterator[dict[str, Arena]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("profile", PROFILES)
-def test_an_attack_is_contained(profile: str, name: str, arenas: dict[str, Arena]) -> None:
+@pytest.mark.parametrize(
+    "profile", [pytest.param(name, marks=pytest.mark.docker if "container" in name else ()) for name in PROFILES]
+)
+@pytest.mark.timeout(900)
+def test_an_attack_is_contained(profile: str, name: str, arenas: dict[str, Arena], image: Callable[[], str]) -> None:
     case = CASES[name]
     arena = arenas.get(profile)
     if arena is None or arena.process.poll() is not None:
-        arena = arenas[profile] = Arena(profile)
+        arena = arenas[profile] = Arena(profile, image)
     needs = case.get("needs")
     if needs and not set(needs) & set(arena.layers):
         pytest.skip(f"needs one of the layers {', '.join(needs)}; here are {', '.join(arena.layers) or 'none'}")
