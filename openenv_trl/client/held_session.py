@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 import anyio
 
@@ -20,6 +19,8 @@ from openenv_trl.client.owned_server import OwnedServer
 from openenv_trl.client.peers import Link
 from openenv_trl.errors import ConnectionFailedError, SessionCapacityError, SessionLostError, SessionStateError
 from openenv_trl.wire.frames import Reply, RequestType
+
+T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.05  # between two tries for a slot, at a server that cannot keep a client waiting
 _LONGEST_PAUSE_S = 1.0
@@ -88,9 +89,7 @@ class HeldSession:
         self, phase: str, kind: RequestType, data: dict[str, Any] | None, timeout_s: float | None
     ) -> Reply:
         link = await self.opened(phase)
-        async with self._death_told():
-            return await link.call(phase, kind, data, timeout_s)
-        raise AssertionError("unreachable: the block returns or raises")
+        return await self._telling_death(link.call(phase, kind, data, timeout_s))
 
     async def opened(self, phase: str) -> Link:
         """Return the way to the server, with the session open. See `EnvClient.connect`."""
@@ -99,8 +98,7 @@ class HeldSession:
             self._check_ended(phase)
             link = self._link
             if link is not None:
-                async with self._death_told():
-                    await link.open()  # says so where it was lost
+                await self._telling_death(link.open())  # says so where it was lost
                 return link
             self._loop = asyncio.get_running_loop()
             link = await self._open()
@@ -136,19 +134,16 @@ class HeldSession:
         assert self._owned is not None, "a session without an address has a server to start"
         self.address = server_address(await self._owned.start())
         try:
-            async with self._death_told():
-                return await self._open_in_turn(self.address)
-            raise AssertionError("unreachable: the block returns or raises")
+            return await self._telling_death(self._open_in_turn(self.address))
         except BaseException:
             self.address = None
             await self._stop_owned()  # `async with` closes no client that did not connect
             raise
 
-    @asynccontextmanager
-    async def _death_told(self) -> AsyncGenerator[None]:
-        """Adds to the error of a lost connection how the server died, where it did."""
+    async def _telling_death(self, doing: Awaitable[T]) -> T:
+        """Wait for it; to the error of a lost connection is added how the server died, where it did."""
         try:
-            yield
+            return await doing
         except (SessionLostError, ConnectionFailedError) as error:
             death = "" if self._server is None else await self._server.death()
             if not death:

@@ -38,6 +38,7 @@ class OwnedServer:
         self._provider = provider
         self._name = type(provider).__name__
         self._ours = _own_provider(provider)
+        self._started_at: str | None = None
         self._death = ""
         self._runs_containers = callable(getattr(provider, "start_container", None)) and self._ours is not provider
         start, stop = ("start_container", "stop_container") if self._runs_containers else ("start", "stop")
@@ -55,10 +56,12 @@ class OwnedServer:
 
     async def death(self) -> str:
         """Return how the server ended by itself, with its last lines; "" where it did not, or nobody can tell."""
-        if not self._death and self._ours is not None and self._to_stop:
+        if not self._death and self._ours is not None and self._started_at is not None:
             with anyio.move_on_after(_DEATH_IS_TOLD_WITHIN_S):
                 try:
-                    self._death = (await self._ours.wait_exited()).message
+                    while (ended := await self._ours.wait_exited()).replica.base_url != self._started_at:
+                        pass  # another of the provider's servers
+                    self._death = ended.message
                 except ProviderError:
                     return ""  # it was stopped meanwhile
         return self._death
@@ -70,7 +73,7 @@ class OwnedServer:
             ServerStartError: The provider gave no address.
         """
         self._to_stop = True
-        self._death = ""
+        self._started_at, self._death = None, ""
         try:
             given = await _call(self._start)
             base_url = _base_url(given)
@@ -83,6 +86,7 @@ class OwnedServer:
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise
+        self._started_at = base_url
         return base_url
 
     async def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,12 @@ async def test_no_key_or_a_wrong_one_is_told(daytona: Any, monkeypatch: pytest.M
     with pytest.raises(ConfigurationError, match="Set DAYTONA_API_KEY, or api_key="):
         await DaytonaProvider(image="blackjack-env:1").start()
     assert daytona.deleted == []
+
+
+async def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "daytona", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'openenv-trl\[daytona\]'"):
+        await DaytonaProvider(image="a").start()
 
 
 @pytest.mark.parametrize(
