@@ -6,6 +6,7 @@ image of the public package, is found out by its answer and left alone from then
 
 from __future__ import annotations
 
+import importlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from openenv_trl.providers.base import Replica
 from openenv_trl.wire.lease import LEASE_HEADER, LEASE_PATH, LEASE_START_VARIABLE, LEASE_TOKEN_VARIABLE, LEASE_VARIABLE
@@ -25,6 +27,7 @@ logger = logging.getLogger("openenv_trl.providers")
 _AT_ONCE = 64
 _LONGEST_REQUEST_S = 10.0
 _SHORTEST_PAUSE_S = 0.2
+_LONGEST_WAIT_S = 5.0
 
 
 @dataclass
@@ -112,8 +115,9 @@ class LeaseKeeper:
         Args:
             lease_s: The servers' lease.
         """
-        import httpx
-
+        # The first servers start meanwhile, which the import would slow down; a lease runs only when they serve.
+        await anyio.sleep(min(_LONGEST_WAIT_S, lease_s / 6))
+        httpx = await anyio.to_thread.run_sync(importlib.import_module, "httpx")
         plan = RenewalPlan(lease_s)
         limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=0)
         timeout_s = min(_LONGEST_REQUEST_S, max(1.0, lease_s / 3))

@@ -98,8 +98,8 @@ def servers() -> Iterator[dict[str, Server]]:
 def test_leases_are_renewed_while_the_owners_main_thread_computes(servers):
     leased = servers["leased"]
     with FixedProvider(leased) as provider:
-        ends = time.monotonic() + 2 * LEASE_S
-        while time.monotonic() < ends:
+        ends = time.monotonic() + 120
+        while len(leased.renewals) < 4 and time.monotonic() < ends:
             pass  # as a training step that never gives way
         with leased.renewed:
             at = [when for when, _ in leased.renewals]
