@@ -23,7 +23,9 @@ class CodingEnv(EnvClient[CodeAction, CodeObservation, CodeState]):
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[CodeObservation]:
         done, reward = bool(payload.get("done", False)), payload.get("reward")
-        observation = CodeObservation(**{**payload["observation"], "done": done, "reward": reward})
+        # The public package's servers may name done and reward in the observation too.
+        fields: dict[str, Any] = {**payload["observation"], "done": done, "reward": reward}
+        observation = CodeObservation.model_validate(fields)
         return StepResult(observation=observation, reward=reward, done=done, metadata=payload.get("metadata"))
 
     def _parse_state(self, payload: dict[str, Any]) -> CodeState:

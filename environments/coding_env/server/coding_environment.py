@@ -7,7 +7,7 @@ for it on the event loop: a run stops no other session, and an idle session hold
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 # By the package's own name, not relative: this module is also loaded as ``server.coding_environment``.
 from coding_env.models import CodeAction, CodeObservation, CodeState
@@ -102,8 +102,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
                 "episode_id, task_id, prompt, tests, reward, max_steps, max_attempts, run_timeout_s, tests_timeout_s "
                 "and test_timeout_s."
             )
-        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-            raise ConfigurationError(f"seed must be an integer or None, not {seed!r}.")
+        _require_integer(seed)
         given = {
             "reward": reward,
             "max_steps": max_steps,
@@ -176,7 +175,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
 
     @tool
     async def run_tests(self, code: str | None = None) -> CodeObservation:
-        """Hand in the solution: the code given, else solution.py, else all that ran without error. Hidden tests judge it."""
+        """Hand in the solution: the code given, else solution.py, else all that ran well. Hidden tests judge it."""
         self._require_episode()
         if self._task is None:
             text = "This episode has no hidden tests. They come with reset: by task_id, or by prompt and tests.\n"
@@ -277,8 +276,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         assert self._task is not None, "only an episode with a task is judged"
         session = await self._ready_session()
         reply = await session.request({"op": "export"}, _FILE_TIMEOUT_S)
-        exported = (reply.data or {}).get("files")
-        files = solution_files(exported if isinstance(exported, dict) else {}, self._cells, code)
+        files = solution_files((reply.data or {}).get("files"), self._cells, code)
         return await grade(
             self._sandbox,
             files,
@@ -292,6 +290,11 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
             raise SessionStateError("This episode is over. Call reset to begin another.", phase="step")
         if self._state.episode_id is None:
             raise SessionStateError("No episode has begun. Call reset before the first step.", phase="step")
+
+
+def _require_integer(seed: object) -> None:
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise ConfigurationError(f"seed must be an integer or None, not {seed!r}.")
 
 
 def _task(task_id: str | None, prompt: str | None, tests: str | list[str] | None, seed: int) -> CodingTask | None:
@@ -310,9 +313,15 @@ def _file_text(operation: dict[str, Any], data: dict[str, Any]) -> str:
     if operation["op"] == "read":
         text = str(data.get("text", ""))
         return f"{text}\n[... cut after {_MAX_READ_BYTES} bytes ...]\n" if data.get("truncated") else text
-    listed = data.get("files")
-    lines = [" ".join(map(str, reversed(entry))) for entry in listed] if isinstance(listed, list) else []
-    return "".join(f"{line}\n" for line in lines) or "The workspace is empty.\n"
+    lines = [f"{entry[1]} {entry[0]}\n" for entry in _pairs(data.get("files"))]
+    return "".join(lines) or "The workspace is empty.\n"
+
+
+def _pairs(told: Any) -> list[list[Any]]:
+    """What a worker says of its files, as far as it is that."""
+    entries = cast("list[Any]", told) if isinstance(told, list) else []
+    lists = [cast("list[Any]", entry) for entry in entries if isinstance(entry, list)]
+    return [entry for entry in lists if len(entry) == 2]
 
 
 def _told(verdict: Verdict) -> str:

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -89,8 +89,8 @@ async def _judge_rest(
             serving = {"op": "solution", "files": files}
             group.start_soon(lambda: solution.request(serving, timeout_s, interruptible=False, peer=for_solution))
             reply = await judge.request(request, timeout_s, interruptible=False, peer=for_judge)
+            _settle(verdict, reply, len(tests), token)
             group.cancel_scope.cancel()
-    _settle(verdict, reply, len(tests), token)
 
 
 def _settle(verdict: Verdict, reply: Reply, total: int, token: str) -> None:
@@ -111,7 +111,7 @@ async def _session(sandbox: Sandbox) -> AsyncGenerator[SandboxSession]:
         session.close()
 
 
-def solution_files(exported: dict[str, Any], cells: list[str], code: str | None) -> dict[str, str]:
+def solution_files(exported: Any, cells: list[str], code: str | None) -> dict[str, str]:
     """Return what is judged: the code given, or else the workspace's ``solution.py``, or else the cells that ran.
 
     Args:
@@ -119,7 +119,8 @@ def solution_files(exported: dict[str, Any], cells: list[str], code: str | None)
         cells: The cells of the episode that ran without an error.
         code: The code given.
     """
-    files = {str(path): text for path, text in exported.items() if isinstance(text, str)}
+    told = cast("dict[str, Any]", exported) if isinstance(exported, dict) else {}
+    files = {path: text for path, text in told.items() if isinstance(text, str)}
     if code is not None:
         files["solution.py"] = code
     elif "solution.py" not in files:

@@ -64,7 +64,8 @@ async def test_tools_solve_a_task(server: str) -> None:
         await call("run_python", code="text = open('solution.py').read()")
         await call(
             "run_python",
-            code="open('solution.py', 'w').write(text.replace('return', 'if low > high: raise ValueError\\n    return'))",
+            code="text = text.replace('return', 'if low > high: raise ValueError\\n    return')\n"
+            "open('solution.py', 'w').write(text)",
         )
         last = await env.step({"type": "call_tool", "tool_name": "run_tests", "arguments": {}})
         assert (last.reward, last.done) == (1.0, True)
@@ -86,14 +87,26 @@ async def test_a_session_that_is_left_leaves_no_process(server: str) -> None:
     marker = f"left-{time.time_ns()}"
     async with CodingEnv(server) as env:
         await env.reset()
-        code = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {marker!r}])\nNone"
-        result = await env.step(CodeAction(code=code))
+        result = await env.step(CodeAction(code=_sleeper(marker)))
         if result.observation.exit_code:
             pytest.skip("no processes can be started in this sandbox")
         assert _processes(marker)
-    with anyio.fail_after(60):
-        while _processes(marker):
-            await anyio.sleep(0.05)
+    assert await _gone(marker)
+
+
+def _sleeper(marker: str) -> str:
+    """Code that starts a process with the marker in its command line."""
+    program = "import time; time.sleep(600)"
+    return f"import subprocess, sys\nleft = subprocess.Popen([sys.executable, '-c', {program!r}, {marker!r}])"
+
+
+async def _gone(marker: str) -> bool:
+    """Wait for a while until no process has the marker."""
+    for _ in range(1200):
+        if not _processes(marker):
+            return True
+        await anyio.sleep(0.05)
+    return False
 
 
 def _processes(marker: str) -> list[str]:
@@ -126,13 +139,9 @@ async def test_a_killed_server_leaves_no_process_of_the_sandbox() -> None:
         "anyio.run(main)"
     )
     marker = f"orphan-{time.time_ns()}"
-    start = (
-        f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {marker!r}])"
-    )
+    start = _sleeper(marker)
     async with await anyio.open_process([sys.executable, "-c", code, start], stderr=None) as process:
         assert process.stdout is not None
         assert b"ready" in await process.stdout.receive()
         process.kill()
-    with anyio.fail_after(60):
-        while _processes(marker):
-            await anyio.sleep(0.05)
+    assert await _gone(marker)

@@ -11,7 +11,7 @@ import socket
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from . import frames, values
 from .solution import MAX_FRAME, MODULE
@@ -88,9 +88,9 @@ class _Solution:
 
     def import_it(self) -> dict[str, Any]:
         names = self.ask("import")
-        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, dict):
             raise SolutionLostError(_BROKEN)
-        return names
+        return {str(name): value for name, value in cast("dict[Any, Any]", names).items()}
 
     def run_program(self, text: str = "") -> str:
         """Run the solution as a program; returns what it printed."""
@@ -171,6 +171,7 @@ class Remote:
         _ask(self, "setattr", self, name, value)
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        """Call it, in its own process."""
         return _ask(self, "call", self, *arguments, **named)
 
     def __iter__(self) -> Iterator[Any]:
@@ -236,9 +237,10 @@ for _name in ("lt", "le", "gt", "ge"):
 
 def _exception(told: Any) -> Exception:
     """The exception that the solution raised: one of Python's own, or a new class of its name below one."""
-    if not isinstance(told, list) or len(told) != 3 or not all(isinstance(part, str) for part in told):
+    parts = [str(part) for part in cast("list[Any]", told)] if isinstance(told, list) else []
+    if len(parts) != 3:
         raise SolutionLostError(_BROKEN)
-    name, base_name, text = told
+    name, base_name, text = parts
     base = getattr(builtins, base_name, None)
     # An AssertionError or a SystemExit of the solution's is its own, and no verdict.
     if not isinstance(base, type) or not issubclass(base, Exception):

@@ -74,7 +74,7 @@ class _Keeper:
 
     def run(self, first: list[int]) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _wake_up)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self._start(first)
         waiter = select.poll()
@@ -177,6 +177,10 @@ def _take_descriptors(descriptors: list[int]) -> socket.socket:
     os.dup2(moved[0], 3, inheritable=False)
     os.closerange(4, 4096)
     return socket.socket(fileno=3)
+
+
+def _wake_up(number: int, frame: object) -> None:
+    """Do nothing: that a signal came is told by the descriptor."""
 
 
 def _children() -> set[int]:

@@ -4,6 +4,8 @@ Data is copied by what it holds: a value of a subclass arrives as its plain base
 (an ``__eq__`` that is always true) comes along. What is no data stays where it is, and a number stands for it.
 """
 
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# What travels is of any type at all.
 from __future__ import annotations
 
 import math
