@@ -26,13 +26,10 @@ from openenv_trl.background import BackgroundLoop
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
 from openenv_trl.providers.kept import Exits, Kept, Start
-from openenv_trl.providers.lease import LeaseKeeper
 from openenv_trl.providers.logs import LogSink, logger
-from openenv_trl.providers.owner import this_owner
-from openenv_trl.providers.ownership.guard import Guard
-from openenv_trl.providers.ownership.neighbours import clean_up_after_the_dead
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import ServerSpec
+from openenv_trl.providers.upkeep import Upkeep
 
 SpecT = TypeVar("SpecT", bound=ServerSpec)
 
@@ -68,9 +65,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._one_stop = threading.Lock()
         self._numbers = itertools.count()
         self._sink = LogSink(None, on_log)
-        self._leases = LeaseKeeper(self._leased)
-        self._renewing: Future[Any] | None = None
-        self._guard: Guard | None = None
+        self._upkeep = Upkeep(self._leased)
 
     # What an engine does, on the provider's loop.
 
@@ -131,10 +126,10 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     def _lease_variables(self, name: str) -> dict[str, str]:
         """Environment variables of a replica's server: whose it is, and for how long it lives without its owner."""
-        lease_s: float | None = getattr(self.spec, "lease_s", None)
-        if lease_s is None:
-            return this_owner().variables()
-        return {**this_owner().variables(), **self._leases.variables(lease_s, self.spec.ready_timeout_s)}
+        return self._upkeep.variables(self._lease_s(), self.spec.ready_timeout_s)
+
+    def _lease_s(self) -> float | None:
+        return getattr(self.spec, "lease_s", None)
 
     async def _spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Future[Any]:
         """Run a function beside all else on the provider's loop; cancel the future to end it, or stop the provider."""
@@ -272,7 +267,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         """Waits until a replica ends that nobody stopped: see `Provider.wait_exited`."""
         if not self._engine.runs:
             raise ProviderError("the provider does not run: no replica can end")
-        return await self._engine.call(self._take_exit)
+        return await self._engine.call(self._exits.take)
 
     # On the provider's loop.
 
@@ -295,22 +290,15 @@ class EngineProvider(Provider, Generic[SpecT]):
             if not self._connected:
                 self._sink = LogSink(self.spec.log_path, self._on_log)
                 self._sink.open()
-                place = self._place()
-                if place is not None and os.name == "posix":
-                    self._guard = await anyio.to_thread.run_sync(Guard, place)
+                await self._upkeep.guard(self._place())
                 try:
                     await self._connect()
                 except BaseException:
                     with anyio.CancelScope(shield=True):
                         await self._disconnect()
-                        self._release_guard()
+                        self._upkeep.release()
                     raise
                 self._connected = True
-                lease_s: float | None = getattr(self.spec, "lease_s", None)
-                if lease_s is not None:
-                    self._renewing = await self._spawn(self._leases.run, lease_s)
-                if place is not None:
-                    await self._spawn(clean_up_after_the_dead, place)
         name = f"{self._base_name()}-{next(self._numbers)}"
         kept = Kept(Replica("", name))
         self._kept[name] = kept
@@ -318,6 +306,8 @@ class EngineProvider(Provider, Generic[SpecT]):
             kept.replica = await self._launch(name)
             if kept.exit is not None:
                 kept.exit = replace(kept.exit, replica=kept.replica)
+            # Before it is ready: a server that takes long to be healthy serves already, and its lease runs.
+            await self._upkeep.begin(self._spawn, self._lease_s(), self._place())
             if ready:
                 await self._await_ready(kept, None)
         except BaseException:
@@ -343,14 +333,10 @@ class EngineProvider(Provider, Generic[SpecT]):
             group.start_soon(ask, group.cancel_scope)
             await kept.ended.wait()
             group.cancel_scope.cancel()
-        if failures:
-            raise failures[0]
+        ended = kept.early_end()
+        if ended is not None or failures:
+            raise ended or failures[0]
         name = kept.replica.name
-        if kept.exit is not None:
-            why = kept.exit.reason or f"exit code {kept.exit.exit_code}"
-            wrote = " It wrote:" if kept.exit.log_tail.strip() else " It wrote nothing."
-            message = f"{name} ended before it was ready: {why}.{wrote}"
-            raise ServerStartError(message, log_tail=kept.exit.log_tail)
         if last:
             raise ServerStartError(
                 f"{name} was not ready within {timeout_s:g} s: GET {kept.replica.base_url}{self.spec.health_path}: "
@@ -389,27 +375,14 @@ class EngineProvider(Provider, Generic[SpecT]):
             for name in list(self._kept):
                 group.start_soon(end, name)
         self._exits.stop()
-        if self._renewing is not None:
-            self._renewing.cancel()
-            self._renewing = None
+        self._upkeep.end()
         connected, self._connected = self._connected, False
         if connected:
             await self._disconnect()
         self._sink.close()
         if failures:
             raise failures[0]
-        self._release_guard()
-
-    async def _take_exit(self) -> ReplicaExit:
-        gone = await self._exits.take()
-        if gone is None:
-            raise ProviderError("the provider was stopped: no replica can end")
-        return gone
-
-    def _release_guard(self) -> None:
-        if self._guard is not None:
-            self._guard.release()
-            self._guard = None
+        self._upkeep.release()
 
     def _leased(self) -> list[Replica]:
         return [kept.replica for kept in self._kept.values() if kept.exit is None and not kept.removing]

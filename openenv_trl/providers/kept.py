@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from openenv_trl.errors import ProviderError, ServerStartError
 from openenv_trl.providers.base import Replica, ReplicaExit
 
 
@@ -19,6 +20,15 @@ class Kept:
     exit: ReplicaExit | None = None
     ready: bool = False
     removing: bool = False
+
+    def early_end(self) -> ServerStartError | None:
+        """What to raise where it has ended before it was ready."""
+        if self.exit is None:
+            return None
+        why = self.exit.reason or f"exit code {self.exit.exit_code}"
+        wrote = " It wrote:" if self.exit.log_tail.strip() else " It wrote nothing."
+        message = f"{self.replica.name} ended before it was ready: {why}.{wrote}"
+        return ServerStartError(message, log_tail=self.exit.log_tail)
 
 
 @dataclass(eq=False)
@@ -48,13 +58,17 @@ class Exits:
         self._stops += 1
         self._wake()
 
-    async def take(self) -> ReplicaExit | None:
-        """Wait for one, and take it; None where it was stopped meanwhile."""
+    async def take(self) -> ReplicaExit:
+        """Wait for one, and take it.
+
+        Raises:
+            ProviderError: The provider was stopped meanwhile.
+        """
         stops = self._stops
         while not self._untaken:
             await self._changed.wait()
             if self._stops != stops:
-                return None
+                raise ProviderError("the provider was stopped: no replica can end")
         return self._untaken.popleft()
 
     def _wake(self) -> None:
