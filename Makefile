@@ -14,6 +14,7 @@ help:
 	@echo "make quickstart   train a tiny model on blackjack over real environment servers, with a learning curve"
 	@echo "make test         run all tests"
 	@echo "make check        lint, types, imports between rooms"
+	@echo "make images       build the environments' Docker images"
 	@echo "make notebooks    build the notebooks from their scripts"
 
 # torch first and by itself, so that nothing else decides which build of it comes.
@@ -23,9 +24,11 @@ $(VENV)/.train: pyproject.toml environments/blackjack_env/pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[train]" --editable environments/blackjack_env
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.train environments/openspiel_env/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[train,dev]" --editable environments/openspiel_env
+$(VENV)/.dev: $(VENV)/.train $(wildcard environments/*/pyproject.toml)
+	$(BIN)/python -m pip install --quiet --editable ".[train,dev]" $(patsubst %/pyproject.toml,--editable %,$(wildcard environments/*/pyproject.toml))
 	touch $@
+
+include images.mk
 
 quickstart: $(VENV)/.train
 	$(BIN)/python recipes/quickstart.py configs/blackjack_cpu.yaml $(ARGS)

@@ -21,7 +21,9 @@ def test_an_experiment_is_read_whole(config: Path) -> None:
     assert training.generation_batch_size % training.num_generations == 0
     limits = experiment.environment.limits(training.max_completion_length)
     assert limits.max_completion_tokens == training.max_completion_length
-    sessions = experiment.environment.replicas * experiment.environment.sessions_per_server
+    environment = experiment.environment
+    provided = environment.servers_to_start()
+    sessions = provided.pool.max_sessions if provided else environment.replicas * environment.sessions_per_server
     assert sessions >= training.generation_batch_size, "no episode of a batch waits for another's session"
 
 
