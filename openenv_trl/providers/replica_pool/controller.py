@@ -129,7 +129,7 @@ class ReplicaController(Membership):
             return size_for(sessions + extra, capacities, each, settings.min_replicas, self._most)
 
         full, target = size(load.demand), size(load.demand - load.queued).replicas
-        if load.queued_since is not None and full.replicas > target:
+        if load.queued_since is not None and full.replicas > max(target, len(active)):
             pressed_at = load.queued_since + settings.scale_up_wait_s
             if now >= pressed_at or not (active or self.count(MemberState.READY)):
                 target = full.replicas
