@@ -25,7 +25,7 @@ import anyio.to_thread
 from openenv_trl.background import BackgroundLoop
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
-from openenv_trl.providers.kept import Exits, Kept, Start
+from openenv_trl.providers.kept import Exits, Kept, Start, side_by_side
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import ServerSpec
@@ -190,32 +190,17 @@ class EngineProvider(Provider, Generic[SpecT]):
             raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
         if spec is not None:
             self._spec = self._own_spec(spec)
-        count = self._start_count()
-        started: list[Replica] = []
-        failures: list[BaseException] = []
-
-        async def one(scope: anyio.CancelScope) -> None:
-            try:
-                started.append(await self._begin(ready))
-            except Exception as error:
-                failures.append(error)
-                scope.cancel()
-
-        async def all_of_them() -> None:
-            async with anyio.create_task_group() as group:
-                for _ in range(count):
-                    group.start_soon(one, group.cancel_scope)
-            if failures:
-                raise failures[0]
-
+        begin = functools.partial(self._begin, ready)
         try:
-            await self._engine.call(all_of_them)
+            await self._engine.call(side_by_side, [begin] * self._start_count(), True)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self.stop()
+                try:
+                    await self.stop()
+                except ProviderError as error:
+                    logger.warning("%s: %s", self._base_name(), error)  # beside what kept it from starting
             raise
-        started.sort(key=lambda replica: list(self._kept).index(replica.name))
-        return Endpoint(self._base_name(), tuple(started))
+        return Endpoint(self._base_name(), tuple(kept.replica for kept in self._kept.values()))
 
     async def add_replica(self) -> Replica:
         """Starts one more replica and waits until it is ready: see `Provider.add_replica`."""
@@ -362,26 +347,19 @@ class EngineProvider(Provider, Generic[SpecT]):
         for start in list(self._starts):
             start.scope.cancel()
             await start.over.wait()
-        failures: list[Exception] = []
-
-        async def end(name: str) -> None:
-            try:
-                await self._end(name)
-            except Exception as error:
-                # One engine call that fails must not keep the others from being made.
-                failures.append(error)
-
-        async with anyio.create_task_group() as group:
-            for name in list(self._kept):
-                group.start_soon(end, name)
+        failure: Exception | None = None
+        try:
+            await side_by_side([functools.partial(self._end, name) for name in list(self._kept)], False)
+        except Exception as error:
+            failure = error
         self._exits.stop()
         self._upkeep.end()
         connected, self._connected = self._connected, False
         if connected:
             await self._disconnect()
         self._sink.close()
-        if failures:
-            raise failures[0]
+        if failure is not None:
+            raise failure
         self._upkeep.release()
 
     def _leased(self) -> list[Replica]:

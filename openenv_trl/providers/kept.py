@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 
@@ -74,3 +76,27 @@ class Exits:
     def _wake(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+async def side_by_side(functions: Iterable[Callable[[], Awaitable[Any]]], all_or_none: bool) -> None:
+    """Run functions at the same time, and raise the first error as itself.
+
+    Args:
+        functions: What to run.
+        all_or_none: Whether the first that fails cancels the others; otherwise all come to their end.
+    """
+    failures: list[Exception] = []
+
+    async def run(function: Callable[[], Awaitable[Any]], scope: anyio.CancelScope) -> None:
+        try:
+            await function()
+        except Exception as error:
+            failures.append(error)
+            if all_or_none:
+                scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for function in functions:
+            group.start_soon(run, function, group.cancel_scope)
+    if failures:
+        raise failures[0]
