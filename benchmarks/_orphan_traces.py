@@ -16,12 +16,20 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 MARK = "ORPHANS_MARK"
 LABEL = "openenv-trl.owner"
 _PAUSE_S = 0.25
+
+
+class Process(NamedTuple):
+    """A living process."""
+
+    pid: int
+    is_reaper: bool
+    """Whether it is an owner's reaper, or what that becomes; both end by themselves."""
 
 
 class _EngineConnection(http.client.HTTPConnection):
@@ -47,7 +55,7 @@ class Traces:
         self._changed = threading.Condition()
         self._looks = 0
         self._things: dict[str, list[str]] = {}
-        self._processes: dict[str, list[int]] = {}
+        self._processes: dict[str, list[Process]] = {}
         self.volumes: list[str] = []
         """Every volume of the engine, also one without a label."""
 
@@ -69,7 +77,7 @@ class Traces:
             over.set()
             thread.join()
 
-    def of(self, owner: str, mark: str) -> tuple[list[str], list[int]]:
+    def of(self, owner: str, mark: str) -> tuple[list[str], list[Process]]:
         """The owner's things on the engine and its processes, in a look that begins after this call."""
         with self._changed:
             wanted = self._looks + 2  # the one under way may have begun before
@@ -117,25 +125,19 @@ class Traces:
                 connection.close()
 
 
-def marked_processes() -> dict[str, list[int]]:
+def marked_processes() -> dict[str, list[Process]]:
     """The living processes that carry a mark, by mark."""
-    found: dict[str, list[int]] = defaultdict(list)
+    found: dict[str, list[Process]] = defaultdict(list)
     head = f"{MARK}=".encode()
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            # Empty for a process that has ended and is not collected yet.
+            # Both are empty for a process that has ended and is not collected yet.
             environment = Path(f"/proc/{entry}/environ").read_bytes()
+            command = Path(f"/proc/{entry}/cmdline").read_bytes() if head in environment else b""
         except OSError:
             continue
-        for variable in environment.split(b"\0"):
+        for variable in environment.split(b"\0") if command else ():
             if variable.startswith(head):
-                found[variable[len(head) :].decode()].append(int(entry))
+                mark = variable[len(head) :].decode()
+                found[mark].append(Process(int(entry), b"/providers/ownership/" in command))
     return found
-
-
-def is_reaper(pid: int) -> bool:
-    """Whether a process is an owner's reaper, or what that becomes; both end by themselves."""
-    try:
-        return b"/providers/ownership/" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False

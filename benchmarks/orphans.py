@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _orphan_traces import MARK, Traces, is_reaper
+from _orphan_traces import MARK, Traces
 from _record import Target, record, spread
 
 ROOT = Path(__file__).parent.parent
@@ -122,6 +122,9 @@ def main() -> None:
     }
     targets = [
         Target(f"left over {COUNTED_AFTER_S:g} s after {len(rounds)} kills", count(rounds), "<= 0"),
+        Target(
+            "owners that ended before they were killed", sum(each.ended_by_itself for each in rounds + alone), "<= 0"
+        ),
     ]
     if alone:
         results["reaper_killed_too"] = {
@@ -273,6 +276,8 @@ def measure(kind: str, place: Place) -> dict[str, float]:
     stopping = owner.wait_for("stopping")
     spans = {"starting": owner.wait_for("ready") - owner.wait_for("starting")}
     spans["stopping"] = owner.wait_for("stopped") - stopping
+    if owner.ended_by_itself:
+        raise SystemExit(f"an owner of the kind {kind} cannot start its servers")
     owner.kill(())
     print(f"{kind}: {spans}", file=sys.stderr)
     return {phase: round(seconds, 2) for phase, seconds in spans.items()}
@@ -316,14 +321,14 @@ def one_round(each: Round, place: Place, living: threading.Semaphore) -> Round:
         time.sleep(max(0.0, since + each.fraction * span_s - time.monotonic()))
         things, processes = place.traces.of(owner.id, owner.mark) if each.reaper_too else ([], [])
         each.ended_by_itself = owner.ended_by_itself
-        owner.kill([pid for pid in processes if is_reaper(pid)])
+        owner.kill([process.pid for process in processes if process.is_reaper])
         killed = time.monotonic()
         each.said = owner.said
     waited_s = COUNTED_AFTER_S + (LEASE_S if each.reaper_too else 0.0)
     first = True
     while True:
         things, processes = place.traces.of(owner.id, owner.mark)
-        servers = [pid for pid in processes if not is_reaper(pid)]
+        servers = [process.pid for process in processes if not process.is_reaper]
         passed = time.monotonic() - killed
         if first:
             each.had, first = len(things) + len(servers), False
