@@ -84,11 +84,11 @@ class SwarmEngine:
             info = await self._docker.system.info()
         return info["Swarm"]
 
-    async def become_swarm(self, listen_addr: str) -> None:
+    async def become_swarm(self, listen_addr: str, data_port: int) -> None:
         """Makes the engine a Swarm of its own."""
         with self._words("become a Swarm"):
             host = listen_addr.rpartition(":")[0] or listen_addr
-            await self._docker.swarm.init(advertise_addr=host, listen_addr=listen_addr)
+            await self._docker.swarm.init(advertise_addr=host, listen_addr=listen_addr, data_path_port=data_port)
 
     async def network(self, name: str) -> Mapping[str, Any] | None:
         """What the engine says of a network; None where there is none."""

@@ -22,7 +22,7 @@ async def join(engine: SwarmEngine, spec: SwarmSpec) -> None:
     """
     swarm = await engine.swarm_state()
     if swarm.get("LocalNodeState") == "inactive" and spec.auto_init_swarm:
-        await engine.become_swarm(spec.init_listen_addr)
+        await engine.become_swarm(spec.init_listen_addr, spec.init_data_port)
         swarm = await engine.swarm_state()
     state = swarm.get("LocalNodeState")
     if state == "locked":

@@ -70,6 +70,8 @@ class SwarmSpec(ContainerSpec, frozen=True):
     """Whether an engine that is in no Swarm becomes one of a single node, which nobody else can join."""
     init_listen_addr: str = "127.0.0.1:2377"
     """With ``auto_init_swarm``, where the new Swarm's manager listens; its host is also the node's address."""
+    init_data_port: int = Field(default=4789, ge=1024, le=49151)
+    """With ``auto_init_swarm``, the UDP port of the new Swarm's overlay networks."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

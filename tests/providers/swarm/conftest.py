@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import socket
 import uuid
@@ -90,9 +91,13 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port = listener.getsockname()[1]
             listens = f"127.0.0.1:{port}"
-            with DockerSwarmProvider(
-                image=image, docker_host=engine.host, auto_init_swarm=True, init_listen_addr=listens
-            ):
+            # Two Swarms on one machine may not share the port of their overlay networks.
+            init = {
+                "auto_init_swarm": True,
+                "init_listen_addr": listens,
+                "init_data_port": random.randint(20000, 30000),
+            }
+            with DockerSwarmProvider(image=image, docker_host=engine.host, **init):
                 pass
             yield made
     finally:
