@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
@@ -120,12 +122,16 @@ async def test_a_server_that_hangs_is_killed_by_its_node_and_says_so(provider: M
 
 async def test_lines_are_passed_on_as_they_are_written(provider: Make) -> None:
     lines: list[tuple[str, str]] = []
-    servers = provider(command=["--say", "good morning"], on_log=lambda name, line: lines.append((name, line)))
+    came = threading.Event()
+
+    def take(name: str, line: str) -> None:
+        lines.append((name, line))
+        came.set()
+
+    servers = provider(command=["--say", "good morning"], on_log=take)
     await servers.start()
-    name = servers.replicas[0].name
-    with anyio.fail_after(60):
-        while (name, "good morning") not in lines:
-            await anyio.sleep(0.05)
+    assert await anyio.to_thread.run_sync(came.wait, 60)
+    assert lines[0] == (servers.replicas[0].name, "good morning")
     assert "good morning" in await servers.logs()
 
 

@@ -17,7 +17,7 @@ import aiodocker
 import anyio
 from anyio.abc import TaskGroup
 
-from tests.providers.kubernetes.cluster.store import Object, Store, now
+from tests.providers.kubernetes.cluster.store import Object, Refused, Store, now
 
 LABEL = "openenv-trl-test-cluster"
 """The label of all containers of a cluster, with the cluster's id."""
@@ -59,17 +59,17 @@ class Kubelet:
     async def _run_pod(self, pod: Object) -> None:
         metadata = pod["metadata"]
         key = (metadata["namespace"], metadata["name"])
-        container = None
         try:
             async with anyio.create_task_group() as both:
                 both.start_soon(self._until_deleted, key, metadata["uid"], both)
-                container = await self._start(pod, key)
-                if container is not None:
-                    await self._look_after(pod, key, container)
-                await anyio.sleep_forever()
+                # A pod that is taken away by force takes the ground from under what is done for it.
+                with contextlib.suppress(aiodocker.DockerError, Refused):
+                    container = await self._start(pod, key)
+                    if container is not None:
+                        await self._look_after(pod, key, container)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._end(pod, key, container)
+                await self._end(pod, key)
 
     async def _until_deleted(self, key: tuple[str, str], uid: str, both: TaskGroup) -> None:
         while True:
@@ -104,14 +104,15 @@ class Kubelet:
             self._waiting(key, "CreateContainerConfigError", told)
             return None
         self._waiting(key, "ContainerCreating", "")
-        container = None
-        try:
+        # What the engine was asked for it makes, also where nobody waits for it any more.
+        with anyio.CancelScope(shield=True):
             container = await self._docker.containers.create(_container(self._cluster, pod, spec, security, user))
             self.containers[key[1]] = container
+        try:
             await container.start()
         except aiodocker.DockerError as error:
             self._over(key, {"exitCode": 128, "reason": "StartError", "message": error.message}, "Failed")
-            return container
+            return None
         shown = await container.show()
         network = shown["NetworkSettings"]
         ip = network["IPAddress"] or next(iter(network["Networks"].values()))["IPAddress"]
@@ -186,7 +187,8 @@ class Kubelet:
             await anyio.sleep_forever()
         return False
 
-    async def _end(self, pod: Object, key: tuple[str, str], container: Any) -> None:
+    async def _end(self, pod: Object, key: tuple[str, str]) -> None:
+        container = self.containers.get(key[1])
         if container is not None:
             current = self._store.find("pods", *key)
             grace_s = 0 if current is None else current["metadata"].get("deletionGracePeriodSeconds", 0)
@@ -196,9 +198,9 @@ class Kubelet:
                 await container.delete(force=True, v=True)
             self.containers.pop(key[1], None)
         current = self._store.find("pods", *key)
-        if current is not None and current["metadata"]["uid"] == pod["metadata"]["uid"]:
-            if current["metadata"].get("deletionTimestamp"):
-                self._store.delete("pods", *key, grace_s=0)
+        same = current is not None and current["metadata"]["uid"] == pod["metadata"]["uid"]
+        if same and current["metadata"].get("deletionTimestamp"):
+            self._store.delete("pods", *key, grace_s=0)
 
     def _waiting(self, key: tuple[str, str], reason: str, message: str) -> None:
         def edit(given: Object) -> None:

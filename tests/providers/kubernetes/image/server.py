@@ -38,7 +38,8 @@ def writable(folder: str) -> bool:
 
 
 def facts() -> dict[str, object]:
-    status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+    with open("/proc/self/status") as file:
+        status = dict(line.rstrip().split(":\t", 1) for line in file if ":\t" in line)
     return {
         "uid": os.getuid(),
         "gid": os.getgid(),
