@@ -39,9 +39,13 @@ class Exchange:
         timeout_s: Seconds that the worker may take, once it is ready.
         interruptible: Whether the worker is interrupted before it is killed.
         now: The time.
+        messages: How many other messages may come before the reply. One more is none that the sandbox sent.
     """
 
-    def __init__(self, number: int, limits: Limits, timeout_s: float, interruptible: bool, now: float) -> None:
+    def __init__(
+        self, number: int, limits: Limits, timeout_s: float, interruptible: bool, now: float, messages: int = 0
+    ) -> None:
+        self._messages = messages
         self._number = number
         self._limits = limits
         self._timeout_s = timeout_s
@@ -92,10 +96,10 @@ class Exchange:
             if message.get("id") == self._number:
                 self.reply = message
                 return Step.DONE
-            if "ready" in message:
+            if "ready" in message and not self.is_ready:
                 self.ready(now)
                 continue
-            if len(self.others) > 10_000:
+            if len(self.others) == self._messages:
                 return self._fail("The run was killed: it wrote into the sandbox's own channel.")
             self.others.append(message)
         return Step.WAIT

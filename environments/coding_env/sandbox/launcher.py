@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -120,6 +121,8 @@ class Sandbox:
         atexit.unregister(self.close)
 
     def _start(self) -> SandboxReport:
+        if not kernel.IS_LINUX:
+            raise ConfigurationError("The coding environment's sandbox needs Linux. Elsewhere, run its Docker image.")
         self._folder = tempfile.mkdtemp(prefix="openenv-coding-")
         os.chmod(self._folder, 0o711)
         for name in ("root", "workspaces"):
@@ -182,6 +185,7 @@ class Sandbox:
                 self._zygote.kill()
                 self._zygote.wait()
             self._zygote = None
+            shutil.rmtree(self._folder, ignore_errors=True)  # where it could not do so itself
 
     def _spawn(self) -> SandboxSession:
         if self._closed:

@@ -109,6 +109,7 @@ class SandboxSession:
         timeout_s: float,
         *,
         interruptible: bool = True,
+        messages: int = 0,
         peer: socket.socket | None = None,
     ) -> Reply:
         """Ask the worker for something and wait for it.
@@ -117,9 +118,10 @@ class SandboxSession:
             operation: ``op`` and its arguments.
             timeout_s: Seconds, once the worker is ready, until it is interrupted, and killed a moment later.
             interruptible: Whether it is interrupted first.
+            messages: How many messages the worker may send before its reply.
             peer: A socket for the worker to have; it is closed here.
         """
-        exchange = self._begin(operation, timeout_s, interruptible, peer)
+        exchange = self._begin(operation, timeout_s, interruptible, messages, peer)
         try:
             while not exchange.over:
                 with anyio.move_on_after(exchange.wait_s(time.monotonic())):
@@ -147,7 +149,12 @@ class SandboxSession:
         self._control.close()
 
     def _begin(
-        self, operation: dict[str, Any], timeout_s: float, interruptible: bool, peer: socket.socket | None
+        self,
+        operation: dict[str, Any],
+        timeout_s: float,
+        interruptible: bool,
+        messages: int,
+        peer: socket.socket | None,
     ) -> Exchange:
         self._number += 1
         if self._worker is not None:
@@ -155,7 +162,7 @@ class SandboxSession:
         if self.usable and self._worker is None:
             self._start_worker()
         worker = self._worker
-        exchange = Exchange(self._number, self.limits, timeout_s, interruptible, time.monotonic())
+        exchange = Exchange(self._number, self.limits, timeout_s, interruptible, time.monotonic(), messages)
         if worker is None:
             exchange.ended(None)
             return exchange

@@ -88,7 +88,7 @@ async def _judge_rest(
         async with _session(sandbox) as solution, _session(sandbox) as judge, anyio.create_task_group() as group:
             serving = {"op": "solution", "files": files}
             group.start_soon(lambda: solution.request(serving, timeout_s, interruptible=False, peer=for_solution))
-            reply = await judge.request(request, timeout_s, interruptible=False, peer=for_judge)
+            reply = await judge.request(request, timeout_s, interruptible=False, messages=len(tests), peer=for_judge)
             _settle(verdict, reply, len(tests), token)
             group.cancel_scope.cancel()
 

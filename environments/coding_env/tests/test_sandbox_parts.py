@@ -65,10 +65,15 @@ def test_what_is_no_frame_kills_the_run(garbage: bytes) -> None:
     assert "channel" in run.failure
 
 
-def test_replies_to_other_requests_do_not_end_the_run() -> None:
-    run = exchange()
-    assert run.frame_bytes(frames.pack({"id": 0}) + frames.pack({"id": 2}), 1.0) is Step.WAIT
-    assert not run.over
+def test_messages_that_nobody_waits_for_kill_the_run() -> None:
+    for stray in ({"id": 0}, {"id": 2}, {"ready": True}, {}):
+        run = exchange()
+        assert run.frame_bytes(frames.pack(stray), 1.0) is Step.KILL
+    judged = Exchange(1, LIMITS, 10.0, False, 0.0, messages=2)
+    judged.ready(0.0)
+    assert judged.frame_bytes(frames.pack({"number": 0}) + frames.pack({"number": 1}), 1.0) is Step.WAIT
+    assert [message["number"] for message in judged.others] == [0, 1]
+    assert judged.frame_bytes(frames.pack({"number": 2}), 1.0) is Step.KILL
 
 
 def test_output_without_end_kills_the_run_and_its_ends_are_kept() -> None:
