@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from datetime import datetime, timezone
 
+from tests.providers.kubernetes.cluster.kubelet import NODE
 from tests.providers.kubernetes.cluster.store import Object, Refused, Store, now
 
 OWNED = ("pods", "services", "networkpolicies", "jobs")
@@ -22,7 +23,6 @@ class Controllers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.node = "node-1"
         self.schedulable = True
         self.pod_quota: int | None = None
 
@@ -120,7 +120,7 @@ class Controllers:
             def edit(given: Object, condition: Object = condition) -> None:
                 given["status"]["conditions"] = [condition]
                 if condition["status"] == "True":
-                    given["spec"]["nodeName"] = self.node
+                    given["spec"]["nodeName"] = NODE
 
             self._store.change("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
 

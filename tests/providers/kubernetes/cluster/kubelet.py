@@ -21,6 +21,7 @@ from tests.providers.kubernetes.cluster.store import Object, Refused, Store, now
 
 LABEL = "openenv-trl-test-cluster"
 """The label of all containers of a cluster, with the cluster's id."""
+NODE = "node-1"
 _SECONDS_OF_A_PROBE_WITHOUT = 10
 
 
@@ -49,7 +50,7 @@ class Kubelet:
                 while True:
                     changed = self._store.changed
                     for pod in self._store.all("pods") if self.answers else ():
-                        if pod["spec"].get("nodeName") and pod["metadata"]["uid"] not in self._known:
+                        if pod["spec"].get("nodeName") == NODE and pod["metadata"]["uid"] not in self._known:
                             self._known.add(pod["metadata"]["uid"])
                             pods.start_soon(self._run_pod, pod)
                     await changed.wait()
