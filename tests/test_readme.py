@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from openenv_trl import ProcessProvider, check_environment
 from openenv_trl.training.tiny_policy import make_tiny_policy
 from openenv_trl.types import Tool
 
+from .providers.engines import docker, require_engine
+
 ROOT = Path(__file__).parents[1]
-TRAIN, CONNECT, ENVIRONMENT = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+TRAIN, CONNECT, CONTAINERS, ENVIRONMENT = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
 
 ON_A_CPU = (
     "args=GRPOConfig(output_dir=OUTPUT, max_steps=1, use_cpu=True, bf16=False, gradient_checkpointing=False, "
@@ -80,3 +83,16 @@ def test_the_example_of_an_environment_is_served_and_says_its_message_to_the_mod
         assert re.fullmatch(r"Guess a digit\. It is (odd|even)\.", trajectory.first_observation)
         assert trajectory.turns[-1].observations[-1].startswith("It was")
         assert trajectory.reward in (0.0, 1.0)
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+def test_the_example_of_containers_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    require_engine()
+    make = ["make", "--file", "images.mk", "image-echo", "IMAGE_TAG=readme-test"]
+    subprocess.run(make, cwd=ROOT, check=True, capture_output=True)
+    try:
+        exec(compile(CONTAINERS.replace("echo-env:latest", "echo-env:readme-test"), "README", "exec"), {})
+    finally:
+        docker("image", "rm", "--force", "echo-env:readme-test", check=False)
+    assert capsys.readouterr().out.count("http://127.0.0.1:") == 4
