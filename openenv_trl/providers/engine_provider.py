@@ -326,9 +326,15 @@ class EngineProvider(Provider, Generic[SpecT]):
             raise ServerStartError(
                 f"{name} was not ready within {timeout_s:g} s: GET {kept.replica.base_url}{self.spec.health_path}: "
                 f"{last}. Raise ready_timeout_s, or look at what it wrote:",
-                log_tail=await self._read_logs(kept.replica, 60),
+                log_tail=await self._last_lines(kept.replica),
             )
         kept.ready = True
+
+    async def _last_lines(self, replica: Replica) -> str:
+        try:
+            return await self._read_logs(replica, 60)
+        except ProviderError as error:  # why it is wanted is the news
+            return f"(its log cannot be read: {error})"
 
     async def _end(self, name: str) -> None:
         kept = self._kept.get(name)

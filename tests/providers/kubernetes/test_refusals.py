@@ -199,3 +199,10 @@ async def test_a_start_that_is_cancelled_leaves_nothing(cluster: Cluster, provid
         await servers.start()
     assert waited.cancelled_caught
     cluster.wait_empty()
+
+
+async def test_a_log_that_cannot_be_read_does_not_hide_why_it_is_wanted(cluster: Cluster, provider: Make) -> None:
+    cluster.api.forbidden.add(("get", "pods/log"))
+    told = await told_by(provider(command=["--never-ready"], ready_timeout_s=2))
+    assert "was not ready within 2 s" in told
+    assert "its log cannot be read: You may not get pods/log" in told
