@@ -68,8 +68,8 @@ async def test_a_session_whose_keeper_was_killed_says_so_and_all_in_it_is_gone()
 
 
 async def test_packages_are_in_reach_where_they_were_named_and_nowhere_else(tmp_path: Path) -> None:
-    (tmp_path / "a_package_of_ours.py").write_text("answer = 42\n")
-    tmp_path.chmod(0o755)
+    await anyio.Path(tmp_path / "a_package_of_ours.py").write_text("answer = 42\n")
+    await anyio.Path(tmp_path).chmod(0o755)
     code = {"op": "run", "code": "import a_package_of_ours\na_package_of_ours.answer"}
     for packages, told in (([str(tmp_path)], "42\n"), ([], "")):
         sandbox = Sandbox(Limits(), packages=packages, warm=0)

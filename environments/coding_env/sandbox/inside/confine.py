@@ -71,15 +71,16 @@ def make_file_tree(root: str, readable: list[str], hidden: list[str], megabytes:
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     no_devices = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", root, "tmpfs", no_devices, "size=1m,nr_inodes=2k,mode=755")
+    # Before what is shown, which may lie below /tmp.
+    for name in ("workspace", "tmp"):
+        os.mkdir(f"{root}/{name}")
+        options = f"size={megabytes}m,nr_inodes=8k,mode=700,uid={owner},gid={owner}"
+        kernel.mount("tmpfs", f"{root}/{name}", "tmpfs", no_devices, options)
     for path in (*readable, *(f"/dev/{name}" for name in _DEVICES)):
         _show(root, path)
     for path in hidden:
         if os.path.isdir(root + path):
             kernel.mount("tmpfs", root + path, "tmpfs", no_devices | kernel.MS_RDONLY, "size=4k")
-    for name in ("workspace", "tmp"):
-        os.mkdir(f"{root}/{name}")
-        options = f"size={megabytes}m,nr_inodes=8k,mode=700,uid={owner},gid={owner}"
-        kernel.mount("tmpfs", f"{root}/{name}", "tmpfs", no_devices, options)
     os.symlink("/tmp", f"{root}/dev/shm")
     os.makedirs(f"{root}/etc", exist_ok=True)
     with open(f"{root}/etc/passwd", "w") as file:
