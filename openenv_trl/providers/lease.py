@@ -84,6 +84,11 @@ class RenewalPlan:
             self._renewals[name] = _Renewal(at)
 
 
+def _says_more_than_renewals(record: logging.LogRecord) -> bool:
+    """A filter: httpx tells of each request at INFO, and renewals never end."""
+    return LEASE_PATH not in record.getMessage()
+
+
 class LeaseKeeper:
     """Renews the leases of one provider's servers.
 
@@ -115,6 +120,7 @@ class LeaseKeeper:
         Args:
             lease_s: The servers' lease.
         """
+        logging.getLogger("httpx").addFilter(_says_more_than_renewals)
         # The first servers start meanwhile, which the import would slow down; a lease runs only when they serve.
         await anyio.sleep(min(_LONGEST_WAIT_S, lease_s / 6))
         httpx = await anyio.to_thread.run_sync(importlib.import_module, "httpx")
@@ -146,7 +152,7 @@ class LeaseKeeper:
             return
         if response.is_success:
             plan.renewed(replica.name, anyio.current_time())
-        elif response.status_code in (404, 405):
+        elif response.status_code in (404, 405, 501):
             logger.debug("%s has no lease", replica.name)
             plan.without(replica.name)
         else:
