@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -185,7 +184,7 @@ class Sandbox:
                 self._zygote.kill()
                 self._zygote.wait()
             self._zygote = None
-            shutil.rmtree(self._folder, ignore_errors=True)  # where it could not do so itself
+            zygote.remove_folder(self._folder)  # where it could not do so itself
 
     def _spawn(self) -> SandboxSession:
         if self._closed:

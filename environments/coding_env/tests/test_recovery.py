@@ -78,3 +78,18 @@ async def test_packages_are_in_reach_where_they_were_named_and_nowhere_else(tmp_
         assert reply.stdout == told, reply.stderr
         session.close()
         sandbox.close()
+
+
+async def test_a_session_leaves_no_file_also_where_its_workspace_is_on_the_disk() -> None:
+    sandbox = Sandbox(Limits(), warm=0, disabled=["files"])
+    session = sandbox.take()
+    code = "import os\nfor n in range(300):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w').close()"
+    assert (await session.request({"op": "run", "code": code}, 60)).stderr == ""
+    reply = await session.request({"op": "run", "code": "import os; print(os.environ['HOME'])"}, 60)
+    workspace = anyio.Path(reply.stdout.strip())
+    assert await (workspace / "d").exists()
+    session.close()
+    with anyio.fail_after(60):
+        while await (workspace / "d").exists():  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+    sandbox.close()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +90,17 @@ class _Keeper:
                     self._reap()
                 elif not self._obey():
                     self._kill()
+                    self._remove_files()
                     return
+
+    def _remove_files(self) -> None:
+        """Remove the workspace where it is no mount, which ends with the session by itself."""
+        if "files" not in self._config["layers"]:
+            sys.setrecursionlimit(100_000)  # a folder for each level of folders
+            with contextlib.suppress(Exception):
+                os.chmod(self._request["workspace"], 0o700)
+            with contextlib.suppress(Exception):
+                shutil.rmtree(self._request["workspace"], ignore_errors=True)
 
     def _obey(self) -> bool:
         try:

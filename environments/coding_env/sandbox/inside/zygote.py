@@ -6,6 +6,7 @@ the server does.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -17,6 +18,13 @@ from . import confine, frames, keeper, kernel, worker
 
 MAX_MESSAGE = 1 << 18
 """Bytes of a message between server and zygote."""
+
+
+def remove_folder(folder: str) -> None:
+    """Remove the sandbox's folder, with the one in it that nobody may list."""
+    with contextlib.suppress(OSError):
+        os.chmod(os.path.join(folder, "workspaces"), 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> None:
@@ -40,7 +48,7 @@ def main() -> None:
     while True:
         message, descriptors, _, _ = socket.recv_fds(server, MAX_MESSAGE, 4)
         if not message:
-            shutil.rmtree(config["folder"], ignore_errors=True)
+            remove_folder(config["folder"])
             os._exit(0)
         request = frames.Unpacker(MAX_MESSAGE).feed(message)[0]
         if os.fork() == 0:

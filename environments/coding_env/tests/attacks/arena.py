@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -141,6 +142,7 @@ async def main() -> None:
             answer = await arena.attack(json.loads(line))
         print(json.dumps(answer), flush=True)
     arena.sandbox.close()
+    shutil.rmtree(arena.folder)
 
 
 if __name__ == "__main__":
