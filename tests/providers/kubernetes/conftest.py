@@ -50,8 +50,9 @@ def cluster(module_cluster: Cluster) -> Iterator[Cluster]:
     """The test cluster, with no fault at the beginning and nothing left at the end."""
     if REAL:
         pytest.skip("needs a fault that only the test cluster has")
+    module_cluster.do(module_cluster.heal)
     yield module_cluster
-    module_cluster.heal()
+    module_cluster.do(module_cluster.heal)
     module_cluster.wait_empty()
 
 

@@ -67,8 +67,10 @@ class Cluster:
             docker("rm", "--force", "--volumes", *left)
 
     def do(self, function: Callable[[], T]) -> T:
-        """Runs something on the cluster's own loop."""
+        """Runs something on the cluster's own loop. Where the cluster has failed, its error is raised."""
         assert self._portal is not None
+        if self._ended.done():
+            self._ended.result()
         return self._portal.call(function)
 
     def kubeconfig(self, token: str = "secret-token", **more: Any) -> Path:
