@@ -287,3 +287,9 @@ def test_a_sandbox_that_is_worth_too_little_does_not_start() -> None:
     settings = SandboxSettings(min_level="strong", disabled_layers=("files", "landlock"))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match=r"Missing: .*files.*CODING_MIN_LEVEL"):
         CodingEnvironment(sandbox=settings)
+
+
+async def test_code_that_forks_and_comes_back_twice_is_answered_once(environment: CodingEnvironment) -> None:
+    await environment.reset_async()
+    await run(environment, "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)")
+    assert (await run(environment, "40 + 2")).stdout == "42\n"

@@ -43,7 +43,7 @@ def work(way: socket.socket, config: dict[str, Any]) -> None:
 
 
 def _answer(way: socket.socket, console: Console, message: dict[str, Any], peer: socket.socket | None) -> None:
-    operation = message["op"]
+    operation, process = message["op"], os.getpid()
     if operation == "run":
         reply: dict[str, Any] = {"exit_code": console.run(message["code"])}
     elif operation == "seed":
@@ -58,4 +58,6 @@ def _answer(way: socket.socket, console: Console, message: dict[str, Any], peer:
     else:
         reply = files.answer(console, message)
     console.flush()
+    if os.getpid() != process:  # a fork that came back: the other one answers
+        os._exit(0)
     way.sendall(frames.pack({"id": message["id"], **reply}))
