@@ -54,8 +54,18 @@ async def catch_a_ball(env: GenericEnvClient) -> None:
     assert (result.observation["message"], result.reward) == ("You caught the ball.", 1.0)
 
 
+async def solve_a_task(env: GenericEnvClient) -> None:
+    """The coding environment's first task, solved."""
+    opening = await env.reset(task_id="leap_year")
+    assert "is_leap" in opening.observation["stdout"]
+    code = "def is_leap(y):\n    return y % 4 == 0 and (y % 100 != 0 or y % 400 == 0)\n"
+    result = await env.step({"type": "call_tool", "tool_name": "run_tests", "arguments": {"code": code}})
+    assert (result.reward, result.done) == (1.0, True)
+
+
 EPISODES: dict[str, Play] = {
     "blackjack_env": play_a_hand,
+    "coding_env": solve_a_task,
     "echo_env": echo,
     "openspiel_env": catch_a_ball,
 }

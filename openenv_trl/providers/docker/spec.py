@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
 from openenv_trl.providers.spec import Bytes, ContainerSpec
@@ -44,10 +46,25 @@ class DockerSpec(ContainerSpec, frozen=True):
     """When the image is pulled from its registry."""
     runtime: str | None = None
     """The engine's runtime to use, such as ``runsc`` (gVisor); its default one if None."""
+    seccomp_profile: Path | None = None
+    """A file with the system calls that are allowed, in place of the engine's own list. The coding environment has one
+    that lets its sandbox use namespaces."""
     shm_size: Bytes | None = None
     """The size of /dev/shm; the engine's default (64 MiB) if None."""
     gpus: int | Literal["all"] | None = None
     """GPUs that the server may use."""
+
+    @field_validator("seccomp_profile")
+    @classmethod
+    def _profile_can_be_read(cls, path: Path | None) -> Path | None:
+        if path is not None:
+            try:
+                json.loads(path.read_text(encoding="utf-8"))
+            except OSError as error:
+                raise ValueError(f"the file {path} cannot be read: {error.strerror}") from error
+            except ValueError as error:
+                raise ValueError(f"the file {path} is no seccomp profile: {error}") from error
+        return path
 
     @model_validator(mode="after")
     def _one_port_for_one_replica(self) -> Self:
@@ -107,8 +124,14 @@ def container_config(
         # They would be there without being named, and go with their container; named, they carry the owner's labels.
         options = {"Labels": dict(labels)}
         host["Mounts"] = [{"Type": "volume", "Target": path, "VolumeOptions": options} for path in volumes]
+    security: list[str] = []
     if spec.drop_capabilities:
-        host |= {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"]}
+        host["CapDrop"] = ["ALL"]
+        security.append("no-new-privileges")
+    if spec.seccomp_profile is not None:
+        security.append(f"seccomp={spec.seccomp_profile.read_text(encoding='utf-8')}")
+    if security:
+        host["SecurityOpt"] = security
     if spec.cpus is not None:
         host["NanoCpus"] = int(spec.cpus * 1e9)
     if spec.memory is not None:
