@@ -28,7 +28,7 @@ from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
 from openenv_trl.providers.kept import Exits, Kept, Start, side_by_side
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.readiness import wait_until_ready
-from openenv_trl.providers.spec import ServerSpec
+from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
 from openenv_trl.providers.upkeep import Upkeep
 
 SpecT = TypeVar("SpecT", bound=ServerSpec)
@@ -125,8 +125,12 @@ class EngineProvider(Provider, Generic[SpecT]):
         return self._spec
 
     def _lease_variables(self, name: str) -> dict[str, str]:
-        """Environment variables of a replica's server: whose it is, and for how long it lives without its owner."""
-        return self._upkeep.variables(self._lease_s(), self.spec.ready_timeout_s)
+        """Environment variables of a replica's server: whose it is, and for how long it lives without its owner.
+
+        With them are defaults of servers that a provider starts, where the spec does not say otherwise.
+        """
+        defaults = {key: value for key, value in SERVER_DEFAULTS.items() if key not in self.spec.env_vars}
+        return defaults | self._upkeep.variables(self._lease_s(), self.spec.ready_timeout_s)
 
     def _lease_s(self) -> float | None:
         return getattr(self.spec, "lease_s", None)

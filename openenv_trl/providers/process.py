@@ -26,11 +26,9 @@ from openenv_trl.providers.owner import this_owner
 from openenv_trl.providers.ports import PortReservation
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.replica_process import ReplicaProcess
-from openenv_trl.providers.spec import ServerSpec
+from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
 
 _FIRST_RESTART_PAUSE_S = 0.1
-# Whoever stops a provider is done with its servers: their episodes get no time to end, unless the variable says so.
-_DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 
 
 def _words(command: Sequence[str]) -> list[str]:
@@ -369,7 +367,7 @@ class ProcessProvider(Provider):
             slot.process = ReplicaProcess(
                 self._command.arguments(host, port, fds[0] if fds else None),
                 env={
-                    **_DEFAULTS,
+                    **SERVER_DEFAULTS,
                     **os.environ,
                     **this_owner().variables(),
                     **self.spec.env_vars,

@@ -40,6 +40,11 @@ def _text_of(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_text_of)]
 
 
+# Whoever stops a provider is done with its servers: their episodes get no time to end, unless the variable says so.
+SERVER_DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
+"""Environment variables of every server that a provider starts, where the user does not set them."""
+
+
 class ServerSpec(BaseModel, frozen=True, extra="forbid"):
     """Servers of one environment, however they run."""
 

@@ -46,7 +46,6 @@ from openenv_trl.providers.owner import this_owner
 _EVENTS_AFTER_S = 2.0
 _GONE_MARGIN_S = 20.0
 _LOG_S = 5.0
-_DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 
 
 class _Running:
@@ -140,7 +139,7 @@ class KubernetesProvider(ContainerCalls[KubernetesSpec]):
         labels = manifests.replica_labels(
             spec, this_owner().labels(running.name, spec.lease_s), running.job, self._group
         )
-        variables = {**_DEFAULTS, **spec.env_vars, **self._lease_variables(running.name)}
+        variables = {**spec.env_vars, **self._lease_variables(running.name)}
         created = await self._api.create(
             JOBS,
             manifests.job(
