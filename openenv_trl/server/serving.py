@@ -35,6 +35,9 @@ logger = logging.getLogger("openenv_trl.server")
 # requests and what sockets carry, and tokens with them.
 _UVICORNS_LEVEL = {"info": "warning", "debug": "info", "trace": "info"}
 
+# A provider sets it on every server that it starts, which knows by whom it can be reached; see `providers.owner`.
+_OWNER_VARIABLE = "OPENENV_TRL_OWNER"
+
 _JOIN_S = 0.5  # for idle threads to end by themselves
 
 
@@ -98,6 +101,8 @@ def serve(app: Callable[..., Any], settings: ServerSettings, place: WorkerPlace 
 
 
 def _warn_of_open_door(listening: socket.socket, states: list[Any]) -> None:
+    if os.environ.get(_OWNER_VARIABLE):
+        return  # in a container it listens on all addresses, and the engine decides who reaches them
     host = str(listening.getsockname()[0])
     if ipaddress.ip_address(host.partition("%")[0]).is_loopback or all(state.settings.token for state in states):
         return

@@ -217,13 +217,19 @@ def test_a_number_of_sessions_that_the_application_reads_is_not_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("host", "token", "told"), [("0.0.0.0", "", 1), ("0.0.0.0", "secret", 0), ("127.0.0.1", "", 0)]
+    ("host", "token", "owner", "told"),
+    [
+        ("0.0.0.0", "", "", 1),
+        ("0.0.0.0", "secret", "", 0),
+        ("127.0.0.1", "", "", 0),
+        ("0.0.0.0", "", "a-provider-that-published-it-on-loopback", 0),
+    ],
 )
 def test_a_server_that_others_reach_without_a_token_says_so_once(
-    package: Path, host: str, token: str, told: int
+    package: Path, host: str, token: str, owner: str, told: int
 ) -> None:
     command = [*SERVER, str(package), "--host", host, "--port", "0"]
-    environment = {**os.environ, "OPENENV_TRL_TOKEN": token}
+    environment = {**os.environ, "OPENENV_TRL_TOKEN": token, "OPENENV_TRL_OWNER": owner}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
         lines: list[str] = []
         assert server.stderr is not None
