@@ -87,6 +87,15 @@ def serve(
         fields |= {"network": network, "env_vars": variables}
         typer.echo(print_manifests(path, spec, fields, dry_run=dry_run), nl=False)
         return
+    others = {"--dry-run": dry_run or None, "--image": image, "--replicas": replicas, "--namespace": namespace}
+    others |= {"--cpus": cpus, "--memory": memory, "--network": network, "--env": env, "--spec": spec}
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise typer.BadParameter(
+            f"{', '.join(given)}: only with --kubernetes. Add --kubernetes to write what a cluster is to run, or leave "
+            "that out to serve here.",
+            param_hint=given[0],
+        )
     if path is None:
         raise typer.BadParameter("Name the environment to serve: a folder, or module:app.", param_hint="PATH")
     from openenv_trl.server.__main__ import main

@@ -94,8 +94,10 @@ async def _prune(choice: Choice, places: Sequence[dict[str, Any]], dry_run: bool
     async with opened(places, not_listed) as inventories:
         seen = await survey(inventories)
         seen.not_listed += not_listed
-        if choice.owner is not None:
-            owners_named(seen.found, choice.owner)
+        if choice.owner is not None and not owners_named(seen.found, choice.owner):
+            typer.echo(f"There is no owner whose id begins with '{choice.owner}'. `openenv-trl ps` lists the owners.")
+            _print_not_listed(seen)
+            return 0
         now = time.time()
         chosen = [each for each in seen.found if choice.takes(each, now)]
         living = [each for each in chosen if each.owner_state is not OwnerState.DEAD]

@@ -84,6 +84,8 @@ def test_serve_serves_until_it_is_told_to_stop() -> None:
         (["train", "configs/blackjack_cpu.yaml", "--num-processes", "0"], "--num-processes"),
         (["train", "configs/blackjack_cpu.yaml", "--accelerate-config", "no_such.yaml"], "no_such.yaml"),
         (["serve", "environments/blackjack_env", "--port", "99999"], "--port 99999"),
+        (["serve", "--image", "echo-env:1", "--dry-run"], "--dry-run, --image: only with --kubernetes"),
+        (["serve", "environments/blackjack_env", "--replicas", "2"], "Add --kubernetes"),
         (["serve", "environments/blackjack_env", "--max-concurrent-envs", "0"], "--max-concurrent-envs"),
     ],
 )

@@ -128,6 +128,12 @@ def test_prune_of_living_owners_has_to_be_meant(engine, run, there):
     assert there(foreign)
 
 
+def test_prune_of_an_owner_that_there_is_not_says_so(engine):
+    pruned = openenv_trl("prune", "--owner", "nobody", "--docker-host", engine.host)
+    assert pruned.returncode == 0
+    assert pruned.stdout.startswith("There is no owner whose id begins with 'nobody'. `openenv-trl ps` lists")
+
+
 def test_prune_leaves_what_is_younger_than_asked(engine, run, there, dead):
     young = run(dead.labels("young"))
     kept = openenv_trl("prune", "--older-than", "1d", "--docker-host", engine.host)
