@@ -25,6 +25,14 @@ _HOMES = {
     "remote": ("openenv_trl.providers.remote", "RemoteSpec", "RemoteProvider"),
 }
 
+_EXAMPLES = {
+    "process": "environment: environments/echo_env",
+    "uv": "project: environments/echo_env",
+    "space": "space: owner/name",
+    "remote": "urls: [http://127.0.0.1:8000]",
+}
+_EXAMPLE = "image: echo-env:latest"
+
 PROVIDER_TYPES = tuple(_HOMES)
 """The values of ``type``."""
 
@@ -43,6 +51,13 @@ def read_spec(settings: Mapping[str, Any] | ServerSpec) -> ServerSpec:
     """
     if isinstance(settings, ServerSpec):
         return settings
+    # Also what a YAML file gives in place of a mapping.
+    if not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = settings if isinstance(settings, str) and settings in _HOMES else "docker"
+        raise ConfigurationError(
+            f"A provider is named by its type and what it is to run, and {settings!r:.60} says neither, or not both. "
+            f"Write {{type: {kind}, {_EXAMPLES.get(kind, _EXAMPLE)}}}, say."
+        )
     kind = settings.get("type")
     if kind not in _HOMES:
         near = difflib.get_close_matches(str(kind), _HOMES, n=1)

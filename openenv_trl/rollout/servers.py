@@ -55,16 +55,24 @@ def provided_servers(
     spec = read_spec(provider)
     if isinstance(pool, PoolSettings):
         return ProvidedServers(spec, pool)
+    # Also what a YAML file gives in place of a mapping.
+    if pool is not None and not isinstance(pool, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"A pool is given by its settings, and {pool!r:.60} are none. Write {{max_replicas: 4}}, say. See "
+            "docs/pool.md."
+        )
     values = {"sessions_per_replica": sessions_per_server, **(pool or {})}
     if "max_replicas" not in values:
-        values["max_replicas"] = max(spec.replicas, int(values.get("min_replicas", 0)))
+        least = values.get("min_replicas", 0)
+        # What is no number the settings refuse by themselves.
+        values["max_replicas"] = max(spec.replicas, least) if isinstance(least, int) else spec.replicas
     values.setdefault("min_replicas", values["max_replicas"] if "idle_s" not in values else 0)
     try:
         return ProvidedServers(spec, PoolSettings.model_validate(values))
     except ValidationError as error:
         raise ConfigurationError(
             f"The pool cannot be used: {problems(error, PoolSettings)}. See docs/pool.md."
-        ) from error
+        ) from None
 
 
 def most_sessions(servers: Servers, sessions_per_server: int) -> int:

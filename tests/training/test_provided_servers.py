@@ -30,6 +30,20 @@ def provided(pool: dict[str, Any] | None = None, **changes: Any) -> ProvidedServ
     return provided_servers({**PROCESS, **changes}, pool, sessions_per_server=8)
 
 
+@pytest.mark.parametrize("given", [None, "docker", ["docker"], 4])
+def test_a_provider_or_pool_of_a_wrong_kind_is_told_how_to_write_it(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"Write \{type: docker, image: echo-env:latest\}"):
+        provided_servers(given, None, sessions_per_server=8)
+    if given is not None:
+        with pytest.raises(ConfigurationError, match=r"Write \{max_replicas: 4\}"):
+            provided(given)
+
+
+def test_a_pools_number_that_is_none_is_told_by_its_field() -> None:
+    with pytest.raises(ConfigurationError, match="min_replicas"):
+        provided({"min_replicas": "few"})
+
+
 def servers_of_this_process() -> list[psutil.Process]:
     return [
         child
