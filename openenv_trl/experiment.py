@@ -79,7 +79,6 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigurationError(f"There is no experiment file '{path}'.")
     import yaml
-    from trl import GRPOConfig, ModelConfig
 
     try:
         found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -90,6 +89,9 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         kind = "is empty" if found is None else f"holds a {type(found).__name__}"
         raise ConfigurationError(f"The experiment '{path}' {kind}: write one setting a line, as 'replicas: 2'.")
+    _check_provider(path, cast("dict[Any, Any]", found))
+    from trl import GRPOConfig, ModelConfig
+
     known = {
         field.name for group in (EnvironmentArguments, GRPOConfig, ModelConfig) for field in dataclasses.fields(group)
     }
@@ -98,6 +100,23 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     if unknown:
         raise ConfigurationError(f"The experiment '{path}' has settings that nothing knows: {', '.join(unknown)}.")
     return settings
+
+
+def _check_provider(path: Path, settings: dict[Any, Any]) -> None:
+    """What is wrong with a provider is told before the trainer's packages are imported, which takes a while."""
+    from openenv_trl.rollout.servers import provided_servers
+    from openenv_trl.training.provider_settings import provider_settings
+
+    try:
+        provider = settings.get("provider")
+        if provider:
+            environment = settings.get("environment")
+            given = provider
+            if isinstance(provider, dict):
+                given = provider_settings(cast("dict[str, Any]", provider), environment)
+            provided_servers(given, settings.get("pool"), sessions_per_server=1)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"The experiment '{path}' cannot be used: {error}") from error
 
 
 def check_before_start(experiment: Experiment, model: str | None = None, *, trains: bool = False) -> str:

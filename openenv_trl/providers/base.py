@@ -166,6 +166,18 @@ class Provider(ABC):
             ProviderError: The provider was stopped, or does not run.
         """
 
+    async def check(self) -> None:  # noqa: B027 - not every provider has something to check
+        """Checks what can be checked without starting anything, as that the engine answers and has the image.
+
+        Raises:
+            ProviderError: The engine does not answer, or does not let us in.
+            ServerStartError: The image is not there, or cannot be run so.
+        """
+
+    def check_sync(self) -> None:
+        """Does what ``check`` does, for callers without an event loop, and for notebooks."""
+        run_sync(self.check)
+
     def start_sync(self, spec: ServerSpec | None = None) -> Endpoint:
         """Does what ``start`` does, for callers without an event loop, and for notebooks."""
         return run_sync(self.start, spec)

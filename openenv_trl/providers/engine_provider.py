@@ -206,6 +206,16 @@ class EngineProvider(Provider, Generic[SpecT]):
             raise
         return Endpoint(self._base_name(), tuple(kept.replica for kept in self._kept.values()))
 
+    async def check(self) -> None:
+        """Reaches the engine and looks at what is to be run: see `Provider.check`."""
+        if self._connected:
+            return
+        self.spec  # noqa: B018 - raises where there is none
+        try:
+            await self._engine.call(self._ensure_connected)
+        finally:
+            await self.stop()
+
     async def add_replica(self) -> Replica:
         """Starts one more replica and waits until it is ready: see `Provider.add_replica`."""
         self.spec  # noqa: B018 - raises where there is none
@@ -274,7 +284,7 @@ class EngineProvider(Provider, Generic[SpecT]):
             start.over.set()
         raise ProviderError("the provider was stopped while a replica started", phase="start")
 
-    async def _bring_up(self, ready: bool) -> Replica:
+    async def _ensure_connected(self) -> None:
         async with self._connecting:
             if not self._connected:
                 self._sink = LogSink(self.spec.log_path, self._on_log)
@@ -288,6 +298,9 @@ class EngineProvider(Provider, Generic[SpecT]):
                         self._upkeep.release()
                     raise
                 self._connected = True
+
+    async def _bring_up(self, ready: bool) -> Replica:
+        await self._ensure_connected()
         name = f"{self._base_name()}-{next(self._numbers)}"
         kept = Kept(Replica("", name))
         self._kept[name] = kept

@@ -34,6 +34,13 @@ class ProvidedServers:
         what = getattr(self.spec, "image", None) or getattr(self.spec, "environment", None) or self.spec.name
         return f"servers of type {self.spec.type}" + (f" ({what})" if what else "")
 
+    @property
+    def plan(self) -> str:
+        """What is going to be started, and when, for a line that tells of it."""
+        least, most = self.pool.min_replicas, self.pool.max_replicas
+        count = f"{most}" if least == most else f"{least} to {most}"
+        return f"{count} {self}, started with the first episode, {self.pool.sessions_per_replica} sessions on each"
+
 
 Servers = Sequence[str] | ProvidedServers
 """Addresses of servers of one environment, or what starts them."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.providers import ProcessProvider
+from openenv_trl.providers import ProcessProvider, make_provider
 from openenv_trl.rollout.servers import ProvidedServers, Servers
 from openenv_trl.training.environments import EnvironmentSpec
 
@@ -34,6 +35,7 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[Servers]:
     Raises:
         ConfigurationError: The experiment has several environments: see `open_environments`.
         ServerStartError: A server ended or was not ready in time; the message has the end of its log.
+        ProviderError: The engine that is to run them does not answer.
     """
     if arguments.environments:
         raise ConfigurationError(
@@ -45,6 +47,9 @@ def open_servers(arguments: EnvironmentArguments) -> Generator[Servers]:
         return
     provided = arguments.servers_to_start()
     if provided is not None:
+        # A model takes longer to load than a missing image, or an engine that is not there, to be found out.
+        make_provider(provided.spec).check_sync()
+        print(f"environment: {provided.plan}", file=sys.stderr, flush=True)
         yield provided
         return
     assert arguments.environment is not None  # EnvironmentArguments requires one of the three

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from openenv_trl.errors import ConfigurationError, ServerStartError
+from openenv_trl.errors import ConfigurationError, OpenEnvError, ProviderError, ServerStartError
 from openenv_trl.evaluation import evaluate
 from openenv_trl.rollout import DialogueTemplate, RolloutLimits, ScriptedPolicy, Task
 from openenv_trl.rollout.servers import ProvidedServers, provided_servers
@@ -16,6 +18,7 @@ from openenv_trl.training import EnvironmentArguments, EnvironmentRollout, Envir
 from openenv_trl.training.environment_factory import make_environment_factory
 from openenv_trl.training.servers import open_environments, open_servers
 
+from ..providers.engines import require_engine
 from .scripted import LIMITS, MakeTrainer, Replies, call, rows
 
 BLACKJACK = str(Path(__file__).resolve().parents[2] / "environments" / "blackjack_env")
@@ -168,3 +171,37 @@ def test_a_specification_has_addresses_or_what_starts_servers() -> None:
         EnvironmentSpec()
     with pytest.raises(ValueError, match="and not both"):
         EnvironmentSpec(base_urls=("http://localhost:1",), provided=provided())
+
+
+def test_a_missing_image_is_told_before_a_model_is_loaded() -> None:
+    require_engine()
+    given = arguments(provider={"type": "docker", "image": "no-such-image-here", "pull": "never"})
+    with pytest.raises(OpenEnvError, match="no image no-such-image-here"), open_servers(given):
+        pass
+
+
+def test_an_engine_that_is_away_is_told_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    given = arguments(provider={"type": "docker", "image": "x"})
+    with pytest.raises(ProviderError, match=r"No Docker engine answers at unix:///nowhere"), open_servers(given):
+        pass
+
+
+def test_a_misspelt_provider_is_told_before_the_trainers_packages_are_imported(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text("provider: {type: dokcer, image: x}\nprompt: Play.\n")
+    code = (
+        "import sys\nfrom openenv_trl.experiment import read_settings\n"
+        f"try: read_settings({str(file)!r})\nexcept ValueError as error: print(error)\n"
+        "print([name for name in ('torch', 'trl', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Is 'docker' meant?" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_is_going_to_be_started_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    given = arguments(provider=PROCESS, pool={"min_replicas": 0, "max_replicas": 2}, sessions_per_server=8)
+    with open_servers(given):
+        pass
+    assert "0 to 2 servers of type process" in capsys.readouterr().err
