@@ -9,18 +9,26 @@ from openenv_trl.providers.docker.connection import EngineConnection
 from openenv_trl.providers.docker.spec import DockerSpec
 
 
-def image_missing(spec: DockerSpec, connection: EngineConnection, why: str) -> ServerStartError:
+def image_missing(spec: DockerSpec, connection: EngineConnection, why: str, near: str = "") -> ServerStartError:
     """There is no image.
 
     Args:
         spec: What was to be run.
         connection: The engine.
         why: Why it could not be pulled either, or was not.
+        near: An image that the engine has, with a name much like it.
     """
     return ServerStartError(
-        f"The Docker engine at {connection.address.url} has no image {spec.image}, and {why}. If the image is your "
-        f"own, build it: `docker build -t {spec.image} FOLDER`, where FOLDER has its Dockerfile; if a registry has it, "
-        f"pull it: `docker pull {spec.image}`."
+        f"The Docker engine at {connection.address.url} has no image {spec.image}, and {why}."
+        f"{f' Is {near!r} meant?' if near else ''} {how_to_have(spec.image)}"
+    )
+
+
+def how_to_have(image: str) -> str:
+    """How an image comes to be on an engine, as a sentence."""
+    return (
+        f"Build it from the environment's checkout, `docker build -f FOLDER/server/Dockerfile -t {image} .`, or with "
+        f"`make images` in this package's; or pull it: `docker pull {image}`."
     )
 
 
@@ -52,8 +60,10 @@ def refused(spec: DockerSpec, name: str, message: str) -> ProviderError:
         advice = f"there is nothing in the image {spec.image} to run as `{what}`. Correct command, or the image's CMD"
     elif "unable to find user" in low or "no matching entries in passwd" in low:
         advice = f"the image {spec.image} has no user {spec.user!r}. Give user as numbers, such as '1000:1000'"
-    elif re.search(r"memory limit|cpus available|range of cpus|minimum memory", low):
-        advice = "the engine's machine cannot give that much, or not that little. Change cpus or memory"
+    elif re.search(r"cpus available|range of cpus", low):
+        advice = f"the engine's machine cannot give cpus={spec.cpus:g}. Change cpus"
+    elif re.search(r"memory limit|minimum memory", low):
+        advice = f"the engine's machine cannot give memory={spec.memory} bytes. Change memory"
     else:
         advice = "the engine refused it"
     return ServerStartError(f"{name} could not be started: {advice}. The engine said: {message.strip()}")

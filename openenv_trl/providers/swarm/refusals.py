@@ -72,8 +72,9 @@ def not_started(name: str, spec: SwarmSpec, task: Task, node: str, reason: str, 
     if "No such image" in task.error:
         return (
             f"{name} was not started: the node {node} has no image {spec.image!r}, and could not pull it. Build it on "
-            f"that node (`docker build -t {spec.image} .`), or push it to a registry that all nodes reach "
-            f"(`docker push {spec.image}`); for a private one, `docker login` or set registry_username and "
+            "that node, from the environment's checkout "
+            f"(`docker build -f FOLDER/server/Dockerfile -t {spec.image} .`), or push it to a registry that all nodes "
+            f"reach (`docker push {spec.image}`); for a private one, `docker login` or set registry_username and "
             "registry_password."
         )
     if task.state == "rejected" or "starting container failed" in task.error:

@@ -16,6 +16,7 @@ from openenv_trl.providers.docker import DockerSpec, LocalDockerProvider
 from openenv_trl.providers.docker.address import EngineAddress
 from openenv_trl.providers.docker.connection import EngineConnection
 from openenv_trl.providers.docker.failures import network_refused, refused, unreachable_from_here
+from openenv_trl.providers.docker.images import nearest
 from openenv_trl.providers.specs import make_provider, read_spec
 from tests.providers.docker.conftest import SERVE
 from tests.providers.engines import docker, leave_out, require_engine
@@ -98,8 +99,23 @@ def test_a_missing_image_says_what_to_build_or_pull(fields: dict[str, str], why:
     require_engine()
     message = failure(LocalDockerProvider(**fields))
     assert f"has no image {fields['image']}, and {why}" in message
-    assert f"`docker build -t {fields['image']} FOLDER`" in message
+    assert f"`docker build -f FOLDER/server/Dockerfile -t {fields['image']} .`" in message
+    assert "`make images`" in message
     assert f"`docker pull {fields['image']}`" in message
+
+
+@engine
+@pytest.mark.parametrize("pull", ["missing", "never"])
+def test_a_missing_image_names_one_that_the_engine_has(image: str, pull: str) -> None:
+    message = failure(LocalDockerProvider(image=image.replace("plain-env", "plain_env"), pull=pull))
+    assert f"Is '{image}' meant?" in message
+
+
+def test_the_nearest_image_is_one_with_a_name_much_like_it() -> None:
+    tags = ["python:3.11-slim", "echo-env:latest", "registry.example.org/games/coding-env:4"]
+    assert nearest("echo_env", tags) == nearest("eco-env:latest", tags) == nearest("echo-env:12.1", tags) == tags[1]
+    assert nearest("coding-env:3", tags) == tags[2]
+    assert nearest("textarena", tags) == ""
 
 
 @engine
@@ -158,8 +174,7 @@ def test_a_port_that_another_container_has(image: str, running_container: Callab
         ({"command": ["/no/such/program"]}, "nothing in the image"),
         ({"user": "croupier"}, "has no user 'croupier'. Give user as numbers"),
         ({"host": "203.0.113.7"}, "host='203.0.113.7' is no address of the engine's machine"),
-        ({"cpus": 4096}, "Change cpus or memory"),
-        ({"memory": 1024}, "Change cpus or memory"),
+        ({"cpus": 4096}, "cannot give cpus=4096. Change cpus. "),
         ({"gpus": "all"}, "the engine can give no GPUs"),
     ],
 )

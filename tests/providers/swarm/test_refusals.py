@@ -25,7 +25,7 @@ Make = Callable[..., DockerSwarmProvider]
     [
         (
             {"image": "no-such-cards:1"},
-            r"(?s)cards-0 was not started: the node .* has no image 'no-such-cards:1'.*docker build -t no-such-cards:1"
+            r"(?s)cards-0 was not started: the node .* has no image 'no-such-cards:1'.*docker build .* -t no-such-cards:1"
             r".*docker push no-such-cards:1",
         ),
         (
