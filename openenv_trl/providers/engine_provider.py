@@ -175,8 +175,8 @@ class EngineProvider(Provider, Generic[SpecT]):
         if self._on_exit is not None:
             try:
                 self._on_exit(gone)
-            except Exception:
-                logger.exception("on_exit failed")  # the caller's own code
+            except BaseException:
+                logger.exception("on_exit failed")  # the caller's own code, on the provider's loop
 
     # The contract.
 

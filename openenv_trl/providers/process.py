@@ -226,7 +226,7 @@ class ProcessProvider(Provider):
                     f"{type(self).__name__} runs a {self.SPEC.__name__}, and was given a {type(spec).__name__}."
                 )
             self._use(spec)
-        self._open(self.spec)
+        self._open()
         failures: list[ServerStartError] = []
         try:
             slots = [self._add_slot() for _ in range(self.spec.replicas)]
@@ -243,10 +243,10 @@ class ProcessProvider(Provider):
 
     async def add_replica(self) -> Replica:
         """Starts one more replica and waits until it is ready: see `Provider.add_replica`."""
-        spec = self.spec
+        self.spec  # noqa: B018 - raises where there is none
         with self._changed:
             if not self._slots and (self._stopping.is_set() or not self._opened):
-                self._open(spec)
+                self._open()
             slot = self._add_slot()
         failures: list[ServerStartError] = []
         try:
@@ -337,12 +337,12 @@ class ProcessProvider(Provider):
                 self._changed.wait()
         raise ProviderError("the provider does not run: no replica can end")
 
-    def _open(self, spec: ProcessSpec) -> None:
+    def _open(self) -> None:
+        self._sink.open()
         self._stopping = threading.Event()
         self._exits.clear()
         self._numbers = itertools.count()
         self._opened = True
-        self._sink.open()
 
     def _add_slot(self) -> _Slot:
         slot = _Slot(f"{self._command.name}-{next(self._numbers)}", PortReservation(self.spec.host, self.spec.port))
@@ -429,7 +429,7 @@ class ProcessProvider(Provider):
         if self._on_exit is not None:
             try:
                 self._on_exit(report)
-            except Exception:
+            except BaseException:
                 # The caller's own code: its mistake must not keep the replica from being started again.
                 logger.exception("on_exit failed")
         if restarting and not stopping.wait(_FIRST_RESTART_PAUSE_S * 2**slot.restarts):

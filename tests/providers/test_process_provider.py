@@ -166,12 +166,45 @@ async def test_log_goes_to_file_and_callback_with_the_replica_named(plain_server
     assert "[plain-1] hello\n" in path.read_text()
 
 
-async def test_a_log_callback_that_raises_does_not_stop_the_server(plain_server):
-    def fail(name: str, line: str) -> None:
-        raise KeyError(line)
+@pytest.mark.parametrize("failure", [KeyError, SystemExit, KeyboardInterrupt])
+async def test_callbacks_that_raise_neither_stop_the_server_nor_hide_its_death(plain_server, failure):
+    def fail(*_: object) -> None:
+        raise failure("mine")
 
-    async with ProcessProvider(plain_server(), on_log=fail) as provider:
+    async with ProcessProvider(plain_server(), on_log=fail, on_exit=fail) as provider:
         assert await anyio.to_thread.run_sync(_get, f"{provider.base_urls[0]}/health") == 200
+        await _death_is_noticed(provider)
+
+
+async def _death_is_noticed(provider: ProcessProvider) -> None:
+    pid = provider.server_pids[0]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with anyio.fail_after(20):
+        await provider.wait_exited()
+    assert not await provider.alive()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+async def test_a_log_that_cannot_be_written_is_reported_once_and_the_servers_go_on(plain_server, caplog):
+    server = ["/bin/sh", "-c", 'i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done; exec "$@"', "sh"]
+    async with ProcessProvider([*server, *plain_server()], log_path="/dev/full") as provider:
+        assert await anyio.to_thread.run_sync(_get, f"{provider.base_urls[0]}/health") == 200
+        await _death_is_noticed(provider)
+    assert caplog.text.count("cannot be written") == 1
+    assert "/dev/full" in caplog.text
+
+
+async def test_a_log_that_cannot_be_opened_is_told_in_words_and_nothing_runs(plain_server, tmp_path):
+    (tmp_path / "file").touch()
+    provider = ProcessProvider(plain_server(), log_path=tmp_path / "file" / "servers.log")
+    for begin in (provider.start, provider.add_replica):
+        with pytest.raises(ConfigurationError, match=r"log_path='.*servers\.log' cannot be opened"):
+            await begin()
+        assert provider.replicas == []
+    (tmp_path / "file").unlink()
+    async with provider:
+        assert len(provider.running) == 1
 
 
 async def test_environment_variables_reach_the_server(plain_server, monkeypatch):
