@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -27,6 +27,7 @@ from openenv_trl.providers.ports import PortReservation
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.replica_process import ReplicaProcess
 from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
+from openenv_trl.providers.spec_fields import spec_or_fields
 
 _FIRST_RESTART_PAUSE_S = 0.1
 
@@ -151,22 +152,23 @@ class ProcessProvider(Provider):
         if isinstance(command, ProcessSpec):
             self._use(command)
         elif command is not None:
-            self._use(
-                ProcessSpec(
-                    environment=str(command) if isinstance(command, str | Path) else _words(command),
-                    replicas=replicas,
-                    env_vars=dict(env_vars or {}),
-                    ready_timeout_s=ready_timeout_s,
-                    stop_grace_s=stop_grace_s,
-                    log_path=None if log_path is None else Path(log_path),
-                    max_restarts=max_restarts,
-                    name=name,
-                    host=host,
-                    cwd=None if cwd is None else Path(cwd),
-                    health_path=health_path,
-                    hold_port=hold_port,
-                )
-            )
+            fields: dict[str, Any] = {
+                "environment": str(command) if isinstance(command, str | Path) else _words(command),
+                "replicas": replicas,
+                "env_vars": dict(env_vars or {}),
+                "ready_timeout_s": ready_timeout_s,
+                "stop_grace_s": stop_grace_s,
+                "log_path": None if log_path is None else Path(log_path),
+                "max_restarts": max_restarts,
+                "name": name,
+                "host": host,
+                "cwd": None if cwd is None else Path(cwd),
+                "health_path": health_path,
+                "hold_port": hold_port,
+            }
+            spec = spec_or_fields(ProcessSpec, None, fields)
+            assert spec is not None
+            self._use(spec)
 
     def _use(self, spec: ProcessSpec) -> None:
         if spec.cwd is not None and not spec.cwd.is_dir():
@@ -347,7 +349,13 @@ class ProcessProvider(Provider):
     def _add_slot(self) -> _Slot:
         slot = _Slot(f"{self._command.name}-{next(self._numbers)}", PortReservation(self.spec.host, self.spec.port))
         self._slots.append(slot)
-        self._spawn(slot)
+        try:
+            self._spawn(slot)
+        except Exception:
+            if slot in self._slots:  # a stop may have taken it
+                self._slots.remove(slot)
+            slot.reservation.close()
+            raise
         return slot
 
     def _slot_of(self, replica: Replica) -> _Slot:
@@ -442,5 +450,5 @@ class ProcessProvider(Provider):
             slot.restarts += 1
             try:
                 self._spawn(slot)
-            except (OSError, ProviderError):
+            except Exception:
                 logger.exception("%s could not be started again", slot.replica.name)

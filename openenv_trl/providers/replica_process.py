@@ -71,9 +71,9 @@ class ReplicaProcess:
                 env=dict(env),
                 cwd=cwd,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter: a variable or word that no process can be given
             os.close(self._status_fd)
-            raise ProviderError(f"could not start {sys.executable}: {error}", phase="start") from error
+            raise ProviderError(_why_not_spawned(cwd, error), phase="start") from error
         finally:
             os.close(status_write)
         self.supervisor_pid = self._process.pid
@@ -166,3 +166,13 @@ class ReplicaProcess:
                 log = self._take_lines(log + data)
         if log:
             self._take_lines(log + b"\n")
+
+
+def _why_not_spawned(cwd: str | None, error: Exception) -> str:
+    if cwd is not None and not os.path.isdir(cwd):
+        return f"no server can be started in cwd={cwd!r}: it is no folder any more. Make it again, or set another cwd."
+    if isinstance(error, ValueError):
+        return (
+            f"a server cannot be given its command and environment variables: {error}. Look at both for odd characters."
+        )
+    return f"could not start {sys.executable}: {error}"

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -40,6 +40,25 @@ def _text_of(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_text_of)]
 
 
+def _variable_name(name: str) -> str:
+    if not name or "=" in name or "\0" in name:
+        raise ValueError(
+            f"{name!r} can be no environment variable's name: it must not be empty, nor have '=' or NUL in it"
+        )
+    return name
+
+
+def _variable_value(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("an environment variable's value cannot have NUL in it")
+    return value
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+Variables = dict[VariableName, Annotated[Text, AfterValidator(_variable_value)]]
+"""Environment variables, as a process can be given them."""
+
+
 # Whoever stops a provider is done with its servers: their episodes get no time to end, unless the variable says so.
 SERVER_DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 """Environment variables of every server that a provider starts, where the user does not set them."""
@@ -54,7 +73,7 @@ class ServerSpec(BaseModel, frozen=True, extra="forbid"):
     """What replicas are called in logs and by their engine; after the image or project if None."""
     replicas: int = Field(default=1, ge=1)
     """Servers that are started together."""
-    env_vars: dict[str, Text] = Field(default_factory=dict[str, Text])
+    env_vars: Variables = Field(default_factory=dict[str, str])
     """Environment variables of each server."""
     ready_timeout_s: float = Field(default=60.0, gt=0)
     """Seconds within which each server must answer its health check, the pull of its image not counted."""

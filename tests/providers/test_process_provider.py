@@ -288,6 +288,31 @@ async def test_a_server_that_binds_without_reuseaddr_is_told_what_to_set(plain_s
         assert await anyio.to_thread.run_sync(_get, f"{provider.base_urls[0]}/health") == 200
 
 
+async def test_a_process_that_cannot_be_spawned_leaves_no_replica_and_no_descriptor(plain_server, tmp_path):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    async with ProcessProvider(plain_server(), cwd=folder) as provider:
+        first = provider.replicas
+        folder.rmdir()
+        before = len(os.listdir("/dev/fd"))
+        with pytest.raises(ProviderError, match=r"cwd='.*there': it is no folder any more"):
+            await provider.add_replica()
+        assert provider.replicas == first
+        assert await provider.alive()
+        assert len(os.listdir("/dev/fd")) == before
+        folder.mkdir()
+        assert await provider.alive(await provider.add_replica())
+
+
+async def test_a_command_that_no_process_can_be_given_is_told(plain_server):
+    provider = ProcessProvider([*plain_server(), "a\0b"])
+    with pytest.raises(ProviderError, match="command and environment variables"):
+        await provider.start()
+    with pytest.raises(ProviderError, match="command and environment variables"):
+        await provider.add_replica()
+    assert provider.replicas == []
+
+
 async def test_starting_twice_is_refused_and_starting_again_after_stop_is_not(plain_server):
     provider = ProcessProvider(plain_server())
     await provider.stop()
