@@ -238,6 +238,11 @@ def run_sync(function: Any, *arguments: Any) -> Any:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        loop_runs = False
+    else:
+        loop_runs = True
+    if not loop_runs:
+        # Past the block above: an error from here is not to be shown as one that came while another was handled.
         return anyio.run(function, *arguments)
     # An interrupt in the waiting thread cancels the function, which then cleans up.
     with start_blocking_portal() as portal:

@@ -169,7 +169,7 @@ class ContainerCalls(EngineProvider[SpecT]):
         try:
             run_sync(self._engine.call, self._await_ready, kept, timeout_s)
         except ServerStartError as error:
-            raise DeadlineExceededError(str(error), phase="start") from error
+            raise DeadlineExceededError(str(error), phase="start") from None
 
     def stop_container(self) -> None:
         """Ends what ``start_container`` started, and removes it. May be called again."""

@@ -69,7 +69,7 @@ def read_spec(settings: Mapping[str, Any] | ServerSpec) -> ServerSpec:
     try:
         return model.model_validate(dict(settings))
     except ValidationError as error:
-        raise ConfigurationError(f"The provider of type '{kind}' cannot be used: {problems(error, model)}.") from error
+        raise ConfigurationError(f"The provider of type '{kind}' cannot be used: {problems(error, model)}.") from None
 
 
 def make_provider(settings: Mapping[str, Any] | ServerSpec, **observers: Any) -> Provider:

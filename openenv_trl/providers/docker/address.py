@@ -89,11 +89,11 @@ def _of_context(folder: Path, name: str) -> EngineAddress:
     try:
         engine: dict[str, Any] = described["Endpoints"]["docker"]
         url = str(engine["Host"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError):
         raise ConfigurationError(
             f"The Docker context '{name}' has no engine in {folder}. See `docker context ls`, choose one with "
             "`docker context use`, or set DOCKER_HOST."
-        ) from error
+        ) from None
     certificates = folder / "contexts" / "tls" / key / "docker"
     tls = _tls(certificates, verify=not engine.get("SkipTLSVerify")) if certificates.is_dir() else None
     return _checked(url, tls, f"the Docker context '{name}'")
@@ -121,7 +121,7 @@ def _tls(folder: Path, verify: bool) -> ssl.SSLContext:
         raise ConfigurationError(
             f"The TLS certificates of the Docker engine in {folder} cannot be used: {error}. Set DOCKER_CERT_PATH to "
             "the folder with ca.pem, cert.pem and key.pem."
-        ) from error
+        ) from None
     return tls
 
 
@@ -131,5 +131,5 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError:
         return {}  # as the docker command does
     except ValueError as error:
-        raise ConfigurationError(f"Docker's settings {path} cannot be read: {error}") from error
+        raise ConfigurationError(f"Docker's settings {path} cannot be read: {error}") from None
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]

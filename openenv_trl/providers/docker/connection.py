@@ -67,17 +67,17 @@ class EngineConnection:
         try:
             with anyio.fail_after(timeout_s):
                 yield
-        except TimeoutError as error:
+        except TimeoutError:
             raise ProviderError(
                 f"The Docker engine at {self.address.url} has not answered within {timeout_s} s. Look at its log "
                 "(`journalctl -u docker`), and start it again if need be."
-            ) from error
+            ) from None
         except aiodocker.DockerError as error:
             if error.status != UNREACHABLE:
                 raise
-            raise _unreachable(self.address, error.__context__ or error) from error
+            raise _unreachable(self.address, error.__context__ or error) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _unreachable(self.address, error) from error
+            raise _unreachable(self.address, error) from None
 
 
 async def open_engine(docker_host: str | None = None) -> EngineConnection:
@@ -102,7 +102,7 @@ async def open_engine(docker_host: str | None = None) -> EngineConnection:
             url = url.replace("tcp://", "https://", 1)
         docker = aiodocker.Docker(url=url, connector=connector)
     except (ValueError, ImportError) as error:
-        raise ConfigurationError(f"The Docker engine at {address.url} cannot be reached: {error}") from error
+        raise ConfigurationError(f"The Docker engine at {address.url} cannot be reached: {error}") from None
     connection = EngineConnection(docker, connector, address)
     try:
         with connection.call(_REACH_TIMEOUT_S):
@@ -111,7 +111,7 @@ async def open_engine(docker_host: str | None = None) -> EngineConnection:
         with anyio.CancelScope(shield=True):
             await connection.close()
         if isinstance(error, aiodocker.DockerError):
-            raise ProviderError(f"What answers at {address.url} is no Docker engine: {error}", phase="start") from error
+            raise ProviderError(f"What answers at {address.url} is no Docker engine: {error}", phase="start") from None
         raise
     return connection
 

@@ -160,8 +160,8 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
                 return await connection.docker.containers.create(config, name=container_name)
         except aiodocker.DockerError as error:
             if error.status == 404 and "image" in error.message.lower():
-                raise image_missing(spec, connection, "it was there when this provider began") from error
-            raise refused(spec, name, error.message) from error
+                raise image_missing(spec, connection, "it was there when this provider began") from None
+            raise refused(spec, name, error.message) from None
         except ProviderError:
             # The engine may have made it all the same.
             with contextlib.suppress(Exception):
@@ -175,7 +175,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
             with connection.call():
                 await container.start()
         except aiodocker.DockerError as error:
-            raise refused(spec, name, error.message) from error
+            raise refused(spec, name, error.message) from None
 
     def _address_of(self, connection: EngineConnection, spec: DockerSpec, shown: dict[str, Any]) -> str | None:
         """Where its server can be reached; None where the container has ended already."""
@@ -211,7 +211,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         except aiodocker.DockerError as error:
             if error.status == 404:
                 return None
-            raise ProviderError(f"the Docker engine does not tell of {container.id[:12]}: {error.message}") from error
+            raise ProviderError(f"the Docker engine does not tell of {container.id[:12]}: {error.message}") from None
 
     def _tell(self, state: ContainerState) -> None:
         self._note_exit(state.name, state.exit_code, state.tail(), state.reason)
@@ -254,7 +254,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
             with connection.call():
                 network = await connection.docker.networks.create(network_config(name, labels))
         except aiodocker.DockerError as error:
-            raise network_refused(error.message) from error
+            raise network_refused(error.message) from None
         return network.id
 
     def _parts(self) -> tuple[EngineConnection, EngineWatch, DockerSpec]:

@@ -76,7 +76,7 @@ class SwarmEngine:
                 yield
         except aiodocker.DockerError as error:
             message = f"The Docker engine at {self.where} refused to {doing}: {error.message}"
-            raise RefusedError(message, error.status) from error
+            raise RefusedError(message, error.status) from None
 
     async def swarm_state(self) -> Mapping[str, Any]:
         """What the engine says of its part in a Swarm."""

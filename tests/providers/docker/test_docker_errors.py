@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def failure(provider: LocalDockerProvider, kind: type[OpenEnvError] = ServerStar
     with pytest.raises(OpenEnvError) as caught:
         provider.start_sync()
     assert type(caught.value) is kind
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "aiodocker" not in shown.replace("the package aiodocker", "")
+    assert "another exception" not in shown
+    assert "direct cause" not in shown
     assert provider.replicas == []
     return str(caught.value)
 
@@ -227,8 +232,9 @@ def test_servers_that_could_not_be_reached_from_here_are_not_started(
     ],
 )
 def test_a_setting_that_cannot_work_is_told_before_anything_is_started(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=message) as caught:
         LocalDockerProvider(image="echo-env", **fields)
+    assert "pydantic" not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(ConfigurationError, match=message):
         read_spec({"type": "docker", "image": "echo-env", **fields})
 

@@ -25,8 +25,8 @@ Make = Callable[..., DockerSwarmProvider]
     [
         (
             {"image": "no-such-cards:1"},
-            r"(?s)cards-0 was not started: the node .* has no image 'no-such-cards:1'.*docker build .* -t no-such-cards:1"
-            r".*docker push no-such-cards:1",
+            r"(?s)cards-0 was not started: the node .* has no image 'no-such-cards:1'.*"
+            r"docker build .* -t no-such-cards:1.*docker push no-such-cards:1",
         ),
         (
             {"constraints": ["node.labels.gpu==yes"], "schedule_timeout_s": 0.5},
