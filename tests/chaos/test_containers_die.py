@@ -105,7 +105,7 @@ async def test_a_container_that_runs_out_of_memory_costs_its_episode_which_says_
 
 
 async def test_a_container_that_is_killed_is_replaced_and_its_episodes_are_played_again(
-    image: str, tokenizer: Any, tasks: Any, say: Any
+    image: str, tokenizer: Any, tasks: Any, say: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def kill() -> None:
         await anyio.to_thread.run_sync(lambda: docker("kill", *mine()))
@@ -117,6 +117,7 @@ async def test_a_container_that_is_killed_is_replaced_and_its_episodes_are_playe
     assert max(t.attempts for t in played) > 1
     assert pool.deaths == 1
     assert pool.starts == 2
+    assert "has died: exit code 137" in caplog.text
     assert mine() == []
 
 

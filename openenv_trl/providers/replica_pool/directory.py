@@ -14,7 +14,7 @@ from openenv_trl.providers.replica_pool.vigil import Vigil
 
 _EXPLANATIONS = 256
 # A session's end can be noticed before its server's: its engine has to tell, and its last lines have to be read.
-_EXPLAIN_S = 3.0
+_EXPLAIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Directory:
         death, self._death = self._death, anyio.Event()
         death.set()
 
+    async def death_of(self, base_url: str) -> None:
+        """Waits until the death of the server at an address is noted."""
+        while base_url not in self._deaths:
+            await self._death.wait()
+
     async def explain(self, base_url: str, ask: Callable[[Known], Awaitable[str]]) -> str:
         """Why the server at an address died, where it did; waits a moment for the news where it does not answer.
 
@@ -75,6 +80,5 @@ class Directory:
             with anyio.move_on_after(_EXPLAIN_S):
                 if not await ask(known):
                     return ""
-                while base_url not in self._deaths:
-                    await self._death.wait()
+                await self.death_of(base_url)
         return self._deaths.get(base_url, "")

@@ -42,6 +42,9 @@ from openenv_trl.providers.replica_pool.settings import PoolSettings
 from openenv_trl.providers.replica_pool.start_limit import StartLimit
 from openenv_trl.providers.replica_pool.vigil import Vigil
 
+# For how long the report of a death is waited for, once the engine has said that a replica does not run.
+_REPORT_S = 5.0
+
 
 class ReplicaPool(SessionPool[SessionT]):
     """Sessions on as many servers as callers need.
@@ -320,6 +323,10 @@ class ReplicaPool(SessionPool[SessionT]):
         known = self._directory.by_number(number)
         failure = await self._ask_health(known)
         runs = not failure or known.vigil is None or await known.vigil.runs(known.replica)
+        if not runs:
+            # Its provider is about to tell of its end, with the reason and its last lines.
+            with anyio.move_on_after(_REPORT_S):
+                await self._directory.death_of(known.replica.base_url)
         self._opened().probed(number, failure, anyio.current_time(), runs=runs)
         self._plan()
 
