@@ -109,6 +109,10 @@ class ReplicaPool(SessionPool[SessionT]):
         self._tasks: anyio.abc.TaskGroup | None = None
         self._ended = anyio.Event()
 
+    def __repr__(self) -> str:
+        there = f"{len(self._state.servers)} servers" if self._controller is not None else "not open"
+        return f"<ReplicaPool, {there}, {self._state.lent} of {self.max_sessions} sessions lent>"
+
     @property
     def max_sessions(self) -> int:
         """Sessions that all its servers hold at most: a good ``max_concurrent_episodes``."""
