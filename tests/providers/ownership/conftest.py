@@ -62,6 +62,12 @@ class OwnerProcess:
             if self.id in (process.info["cmdline"] or ()) and process.pid != os.getpid()
         ]
 
+    def kill_with_reaper(self) -> None:
+        self.kill(signal.SIGSTOP)  # else it would start another reaper
+        for reaper in self.reapers():
+            reaper.kill()
+        self.kill()
+
     def left(self) -> list[str]:
         """What it has on its engine, whatever its state."""
         label = f"label={OWNER_LABEL}={self.id}"

@@ -55,9 +55,7 @@ def test_one_reaper_serves_the_whole_life_of_an_owner_and_leaves_its_process_tre
 def test_a_container_ends_by_its_lease_when_owner_and_reaper_are_killed(own, plain, leased_image):
     owner = own({"type": "docker", "image": leased_image, "name": "leased", "lease_s": 3.0})
     owner.read("ready")
-    for reaper in owner.reapers():
-        reaper.kill()
-    owner.kill()
+    owner.kill_with_reaper()
     owner.wait_nothing_left()
 
 
@@ -71,9 +69,7 @@ def test_a_container_ends_by_its_lease_when_its_owner_stands_still(own, leased_i
 def test_what_outlived_an_owner_and_its_reaper_goes_when_another_owner_has_started(own, plain):
     owner = own({**plain, "network": "internal"})
     owner.read("ready")
-    for reaper in owner.reapers():
-        reaper.kill()
-    owner.kill()
+    owner.kill_with_reaper()
     assert owner.left()
     another = own(plain)
     another.read("ready")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 
 import anyio
 import anyio.to_thread
+import psutil
 import pytest
 
 from openenv_trl.errors import ConfigurationError
@@ -109,17 +109,44 @@ def test_the_reaper_knows_the_places_that_were_not_left_in_order():
 
 
 def test_a_process_that_guards_two_places_has_one_reaper_which_its_forked_copy_leaves_alone():
-    def reapers() -> int:
-        listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-        return sum("reaper.py" in line and this_owner().id in line for line in listed.splitlines())
-
     first, second = (Guard({"type": "docker", "docker_host": None}) for _ in range(2))
-    assert reapers() == 1
+    assert len(reapers()) == 1
     child = os.fork()
     if child == 0:
         first.release()  # of a place that is not its own: nothing is said
         os._exit(0)
     os.waitpid(child, 0)
-    assert reapers() == 1
+    assert len(reapers()) == 1
     first.release()
     second.release()
+
+
+def reapers() -> list[psutil.Process]:
+    """Those of this process that wait; one that has ended may have nobody who collects it."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if this_owner().id in words and any(word.endswith("reaper.py") for word in words):
+            found.append(process)
+    return found
+
+
+def test_a_killed_reaper_is_replaced_by_one_that_knows_all_places(wait_until):
+    guards = [Guard({"type": "docker", "docker_host": f"unix:///nowhere/{number}.sock"}) for number in range(2)]
+    (first,) = reapers()
+    first.kill()
+    wait_until(lambda: [each for each in reapers() if each.pid != first.pid], "no other reaper has come")
+    guards.append(Guard({"type": "docker", "docker_host": "unix:///nowhere/2.sock"}))
+    assert len(reapers()) == 1
+    for guard in guards:
+        guard.release()
+
+
+def test_an_owners_reaper_that_was_killed_does_not_keep_things_alive(own, plain, wait_until):
+    owner = own(plain)
+    owner.read("ready")
+    (reaper,) = owner.reapers()
+    reaper.kill()
+    wait_until(lambda: [each for each in owner.reapers() if each.pid != reaper.pid], "no other reaper has come")
+    owner.kill()
+    owner.wait_nothing_left()
