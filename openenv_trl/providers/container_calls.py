@@ -108,7 +108,8 @@ class ContainerCalls(EngineProvider[SpecT]):
     """An `EngineProvider` of containers that also has the public package's calls.
 
     Args:
-        spec: What to run; None where the fields say it, or ``start`` or ``start_container`` is given it.
+        spec: What to run, or just its image; None where the fields say it, or ``start`` or ``start_container`` is
+            given it.
         on_exit: Called when a ready replica ends by itself, from the provider's thread.
         on_log: Called with the replica's name and one line, from the provider's thread.
         **fields: The spec's fields, in place of a spec. Without ``image`` they hold for what ``start_container`` runs.
@@ -119,17 +120,35 @@ class ContainerCalls(EngineProvider[SpecT]):
 
     def __init__(
         self,
-        spec: SpecT | None = None,
+        spec: SpecT | str | None = None,
         *,
         on_exit: Callable[[ReplicaExit], None] | None = None,
         on_log: Callable[[str, str], None] | None = None,
         **fields: Any,
     ) -> None:
+        if isinstance(spec, str):
+            if "image" in fields:
+                raise ConfigurationError(f"The image is named twice: {spec!r}, and image={fields['image']!r}.")
+            spec, fields = None, {"image": spec, **fields}
         known = spec_or_fields(self.SPEC, spec, fields if "image" in fields or not fields else _with_image(fields))
         self._fields: dict[str, Any] = {}
         if spec is None and fields and "image" not in fields:
             self._fields, known = fields, None
         super().__init__(known, on_exit=on_exit, on_log=on_log)
+
+    @property
+    def spec(self) -> SpecT:
+        """What is run.
+
+        Raises:
+            ConfigurationError: Nobody said.
+        """
+        if self._spec is None:
+            raise ConfigurationError(
+                f"{type(self).__name__} has nothing to run: give it a {self.SPEC.__name__}, or an image, such as "
+                "image='echo-env:latest'."
+            )
+        return self._spec
 
     def start_container(
         self,
@@ -201,7 +220,9 @@ class ContainerCalls(EngineProvider[SpecT]):
         if env_vars is not None:
             wanted["env_vars"] = {**wanted.get("env_vars", {}), **env_vars}
         if "image" not in wanted:
-            raise ConfigurationError(f"{type(self).__name__} has nothing to run: name an image.")
+            raise ConfigurationError(
+                f"{type(self).__name__} has nothing to run: name an image, such as image='echo-env:latest'."
+            )
         made = spec_or_fields(self.SPEC, None, wanted)
         assert made is not None
         return made

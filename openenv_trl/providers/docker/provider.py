@@ -35,9 +35,9 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
     way. The first time that the image is needed it is pulled, if the engine does not have it.
 
     Args:
-        spec: What to run; None where the fields say it, or ``start`` or ``start_container`` is given it.
-        docker_host: The engine's address, such as ``unix:///var/run/docker.sock`` or ``ssh://user@host``. If None it is
-            found as the docker command finds it: DOCKER_HOST, the current context, the usual sockets.
+        spec: What to run, or just its image; None where the fields say it, or ``start`` or ``start_container`` is
+            given it.
+        docker_host: The engine's address, over the spec's; see `DockerSpec`.
         on_exit: Called when a ready replica ends by itself, from the provider's thread.
         on_log: Called with the replica's name and one line, from the provider's thread.
         **fields: The fields of `DockerSpec`, in place of a spec.
@@ -54,7 +54,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
 
     def __init__(
         self,
-        spec: DockerSpec | None = None,
+        spec: DockerSpec | str | None = None,
         *,
         docker_host: str | None = None,
         on_exit: Callable[[ReplicaExit], None] | None = None,
@@ -62,7 +62,7 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         **fields: Any,
     ) -> None:
         super().__init__(spec, on_exit=on_exit, on_log=on_log, **fields)
-        self._docker_host = docker_host
+        self._given_host = docker_host
         self._connection: EngineConnection | None = None
         self._watch: EngineWatch | None = None
         self._watching: Future[Any] | None = None
@@ -70,6 +70,10 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         self._filled: DockerSpec | None = None
         self._image = ImageFacts({}, ())
         self._leftovers = Leftovers()
+
+    @property
+    def _docker_host(self) -> str | None:
+        return self._given_host or (None if self._spec is None else self._spec.docker_host)
 
     # What an engine does.
 

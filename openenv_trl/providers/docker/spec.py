@@ -38,6 +38,9 @@ class DockerSpec(ContainerSpec, frozen=True):
     """Servers in containers of a Docker engine."""
 
     type: Literal["docker"] = "docker"
+    docker_host: str | None = None
+    """The engine's address, such as ``unix:///var/run/docker.sock`` or ``ssh://user@host``; found as the docker command
+    finds it if None: DOCKER_HOST, the current context, the usual sockets."""
     host: str = "127.0.0.1"
     """The address of the engine's machine on which the server is published; not on an internal network."""
     published_port: int | None = Field(default=None, ge=1, le=65535)

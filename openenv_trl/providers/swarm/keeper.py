@@ -44,14 +44,14 @@ class SwarmKeeper(ContainerCalls[SwarmSpec]):
 
     def __init__(
         self,
-        spec: SwarmSpec | None,
+        spec: SwarmSpec | str | None,
         docker_host: str | None,
         on_exit: Callable[[ReplicaExit], None] | None,
         on_log: Callable[[str, str], None] | None,
         fields: dict[str, Any],
     ) -> None:
         super().__init__(spec, on_exit=on_exit, on_log=on_log, **fields)
-        self._docker_host = docker_host
+        self._given_host = docker_host
         self._places: dict[str, Place] = {}
         self._unfilled: list[int] = []
         self._shared: Service | None = None
@@ -60,6 +60,10 @@ class SwarmKeeper(ContainerCalls[SwarmSpec]):
         self._swarm: SwarmEngine | None = None
         self._volumes: tuple[str, ...] = ()
         self._watching: Future[Any] | None = None
+
+    @property
+    def _docker_host(self) -> str | None:
+        return self._given_host or (None if self._spec is None else self._spec.docker_host)
 
     async def _start_all(self, spec: ServerSpec | None, ready: bool) -> Endpoint:
         if not self._kept:

@@ -28,8 +28,9 @@ class DockerSwarmProvider(SwarmKeeper):
     """Runs servers as services of a Swarm; the engine that it uses is one of the Swarm's managers.
 
     Args:
-        spec: What to run; None where the fields say it, or ``start`` or ``start_container`` is given it.
-        docker_host: A manager's address, such as ``tcp://manager:2376``; as the docker command finds it if None.
+        spec: What to run, or just its image; None where the fields say it, or ``start`` or ``start_container`` is
+            given it.
+        docker_host: A manager's address, such as ``tcp://manager:2376``, over the spec's.
         on_exit: Called when a ready replica ends by itself, from the provider's thread.
         on_log: Called with the replica's name and one line, from the provider's thread.
         **fields: The spec's fields, in place of a spec. The public package's ``cpu_limit`` and ``memory_limit`` are
@@ -42,7 +43,7 @@ class DockerSwarmProvider(SwarmKeeper):
 
     def __init__(
         self,
-        spec: SwarmSpec | None = None,
+        spec: SwarmSpec | str | None = None,
         *,
         docker_host: str | None = None,
         on_exit: Callable[[ReplicaExit], None] | None = None,

@@ -18,6 +18,8 @@ class SwarmSpec(ContainerSpec, frozen=True):
     """
 
     type: Literal["swarm"] = "swarm"
+    docker_host: str | None = None
+    """The address of a manager's engine, such as ``tcp://manager:2376``; as the docker command finds it if None."""
     publish: Literal["host", "ingress", "network"] = "host"
     """How servers are reached. ``host``: each has a port of its own on the node that runs it, so sessions stay on their
     replica. ``ingress``: all replicas are behind one address, and Swarm's mesh picks one for each connection.

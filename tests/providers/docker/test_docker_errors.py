@@ -19,6 +19,7 @@ from openenv_trl.providers.docker.connection import EngineConnection
 from openenv_trl.providers.docker.failures import network_refused, refused, unreachable_from_here
 from openenv_trl.providers.docker.images import nearest
 from openenv_trl.providers.specs import make_provider, read_spec
+from openenv_trl.providers.swarm import DockerSwarmProvider
 from tests.providers.docker.conftest import SERVE
 from tests.providers.engines import docker, leave_out, require_engine
 
@@ -240,8 +241,26 @@ def test_a_setting_that_cannot_work_is_told_before_anything_is_started(fields: d
 
 
 def test_a_provider_with_nothing_to_run_says_so() -> None:
-    with pytest.raises(ConfigurationError, match="give it a DockerSpec"):
+    with pytest.raises(ConfigurationError, match="give it a DockerSpec, or an image, such as image='echo-env:latest'"):
         LocalDockerProvider().start_sync()
+
+
+def test_a_text_in_place_of_a_spec_is_the_image() -> None:
+    assert LocalDockerProvider("echo-env", memory="1g").spec == DockerSpec(image="echo-env", memory=1024**3)
+    assert DockerSwarmProvider("echo-env").spec.image == "echo-env"
+    with pytest.raises(ConfigurationError, match="named twice"):
+        LocalDockerProvider("echo-env", image="coding-env")
+
+
+@pytest.mark.parametrize("kind", ["docker", "swarm"])
+def test_a_settings_file_can_name_the_engine_and_the_constructor_wins(kind: str, tmp_path: Path) -> None:
+    settings = {"type": kind, "image": "echo-env", "docker_host": f"unix://{tmp_path}/file.sock"}
+    for provider, there in (
+        (make_provider(settings), "file"),
+        (make_provider(settings, docker_host=f"unix://{tmp_path}/argument.sock"), "argument"),
+    ):
+        with pytest.raises(ProviderError, match=f"No Docker engine answers at unix://{tmp_path}/{there}.sock"):
+            provider.start_sync()
 
 
 def test_a_settings_file_can_name_it() -> None:
