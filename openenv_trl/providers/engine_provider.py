@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import threading
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -25,13 +24,15 @@ import anyio.to_thread
 from openenv_trl.background import BackgroundLoop
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
-from openenv_trl.providers.kept import Exits, Kept, Start, side_by_side
-from openenv_trl.providers.logs import LogSink, logger
+from openenv_trl.providers.kept import Exits, Kept, OneForAll, Start, side_by_side
+from openenv_trl.providers.logs import logger
+from openenv_trl.providers.outlet import Outlet
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
 from openenv_trl.providers.upkeep import Upkeep
 
 SpecT = TypeVar("SpecT", bound=ServerSpec)
+_CALLBACKS_TAKE_S = 5.0
 
 
 class EngineProvider(Provider, Generic[SpecT]):
@@ -39,8 +40,9 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     Args:
         spec: What to run; None where ``start`` is given it.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
-        on_log: Called with the replica's name and one line, from the provider's thread.
+        on_exit: Called when a ready replica ends by itself, from a thread of its own.
+        on_log: Called with the replica's name and one line, from the same thread. Lines that come faster than it takes
+            them are left out, and it is told how many.
     """
 
     def __init__(
@@ -51,7 +53,6 @@ class EngineProvider(Provider, Generic[SpecT]):
         on_log: Callable[[str, str], None] | None = None,
     ) -> None:
         self._spec: SpecT | None = None if spec is None else self._own_spec(spec)
-        self._on_exit = on_exit
         self._on_log = on_log
         self._pid = os.getpid()
         self._engine = BackgroundLoop(f"openenv-{type(self).__name__}")
@@ -62,9 +63,9 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._connecting = anyio.Lock()
         self._starts: set[Start] = set()
         self._stopping = False
-        self._one_stop = threading.Lock()
+        self._one_stop = OneForAll()
         self._numbers = itertools.count()
-        self._sink = LogSink(None, on_log)
+        self._sink = Outlet(f"openenv-{type(self).__name__}-callbacks", on_exit, on_log)
         self._upkeep = Upkeep(self._leased)
 
     # What an engine does, on the provider's loop.
@@ -172,11 +173,7 @@ class EngineProvider(Provider, Generic[SpecT]):
             return
         logger.warning("%s has died: %s", name, reason or f"exit code {exit_code}")
         self._exits.put(gone)
-        if self._on_exit is not None:
-            try:
-                self._on_exit(gone)
-            except BaseException:
-                logger.exception("on_exit failed")  # the caller's own code, on the provider's loop
+        self._sink.exit(gone)
 
     # The contract.
 
@@ -231,14 +228,20 @@ class EngineProvider(Provider, Generic[SpecT]):
         if not self._engine.runs or self._pid != os.getpid():
             return  # in a forked copy of the provider the servers are not its own
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._one_stop.acquire)
             try:
-                if self._engine.runs:
-                    await self._engine.call(self._end_all)
+                await self._one_stop.run(self._stop_once)
             finally:
-                await anyio.to_thread.run_sync(self._engine.close)
+                await self._sink.told(_CALLBACKS_TAKE_S)
+
+    async def _stop_once(self) -> None:
+        try:
+            if self._engine.runs:
+                await self._engine.call(self._end_all)
+        finally:
+            try:
+                await anyio.to_thread.run_sync(self._engine.close, limiter=anyio.CapacityLimiter(1))
+            finally:
                 self._stopping = False
-                self._one_stop.release()
 
     async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
         """Waits until a replica answers its health check: see `Provider.wait_ready`."""
@@ -287,8 +290,7 @@ class EngineProvider(Provider, Generic[SpecT]):
     async def _ensure_connected(self) -> None:
         async with self._connecting:
             if not self._connected:
-                self._sink = LogSink(self.spec.log_path, self._on_log)
-                self._sink.open()
+                self._sink.open(self.spec.log_path)
                 await self._upkeep.guard(self._place())
                 try:
                     await self._connect()
@@ -320,24 +322,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def _await_ready(self, kept: Kept, timeout_s: float | None) -> None:
         timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
-        last = "no answer"
-        failures: list[Exception] = []
-
-        async def ask(scope: anyio.CancelScope) -> None:
-            nonlocal last
-            try:
-                last = await self._health(kept.replica, timeout_s, lambda: kept.exit is not None)
-            except Exception as error:
-                failures.append(error)
-            scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, group.cancel_scope)
-            await kept.ended.wait()
-            group.cancel_scope.cancel()
-        ended = kept.early_end()
-        if ended is not None or failures:
-            raise ended or failures[0]
+        last = await kept.healthy(functools.partial(self._health, kept.replica, timeout_s))
         name = kept.replica.name
         if last:
             raise ServerStartError(
@@ -378,9 +363,11 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._exits.stop()
         self._upkeep.end()
         connected, self._connected = self._connected, False
-        if connected:
-            await self._disconnect()
-        self._sink.close()
+        try:
+            if connected:
+                await self._disconnect()
+        finally:
+            self._sink.close()
         if failure is not None:
             raise failure
         self._upkeep.release()

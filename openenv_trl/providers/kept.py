@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +35,35 @@ class Kept:
         message = f"{self.replica.name} ended before it was ready: {why}.{wrote}"
         return ServerStartError(message, log_tail=self.exit.log_tail)
 
+    async def healthy(self, ask: Callable[[Callable[[], bool]], Awaitable[str]]) -> str:
+        """Wait for an answer, or for its end.
+
+        Args:
+            ask: Waits until it is healthy, and is given what says whether it has ended; returns "", or what came last.
+
+        Raises:
+            ServerStartError: It has ended.
+        """
+        last = "no answer"
+        failures: list[Exception] = []
+
+        async def wait(scope: anyio.CancelScope) -> None:
+            nonlocal last
+            try:
+                last = await ask(lambda: self.exit is not None)
+            except Exception as error:
+                failures.append(error)
+            scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait, group.cancel_scope)
+            await self.ended.wait()
+            group.cancel_scope.cancel()
+        ended = self.early_end()
+        if ended is not None or failures:
+            raise ended or failures[0]
+        return last
+
 
 @dataclass(eq=False)
 class Start:
@@ -39,6 +71,30 @@ class Start:
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     over: anyio.Event = field(default_factory=anyio.Event)
+
+
+class OneForAll:
+    """Has one caller do what several ask for at once; the others wait for it, on any loop, and hold no thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Future[None] | None = None
+
+    async def run(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run it, or wait until the run that goes on has ended. Its failure is raised where it runs."""
+        with self._lock:
+            running = self._running
+            over: Future[None] = running or Future()
+            self._running = over
+        if running is not None:
+            await asyncio.shield(asyncio.wrap_future(running))
+            return
+        try:
+            await function()
+        finally:
+            with self._lock:
+                self._running = None
+            over.set_result(None)
 
 
 class Exits:

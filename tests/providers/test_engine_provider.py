@@ -141,7 +141,7 @@ async def test_all_that_stop_at_once_return_when_all_is_gone() -> None:
     provider = engine(replicas=2)
     await provider.start()
     async with anyio.create_task_group() as group:
-        for _ in range(3):
+        for _ in range(60):  # more than there are threads for
             group.start_soon(provider.stop)
         group.start_soon(anyio.to_thread.run_sync, provider.stop_sync)
     assert provider.living == []
@@ -216,6 +216,58 @@ async def test_a_callback_that_fails_keeps_no_exit_back() -> None:
         provider.kill(provider.replicas[0])
         with anyio.fail_after(60):
             assert (await provider.wait_exited()).exit_code == -9
+
+
+@pytest.mark.parametrize("then", ["stop", "replace", "leave", "interrupt"])
+def test_a_callback_may_use_its_provider_and_raise_whatever(then: str) -> None:
+    over = threading.Event()
+
+    def on_exit(gone: ReplicaExit) -> None:
+        try:
+            if then == "stop":
+                provider.stop_sync()
+            elif then == "replace":
+                provider.remove_replica_sync(gone.replica)
+                provider.add_replica_sync()
+            else:
+                raise SystemExit(3) if then == "leave" else KeyboardInterrupt
+        finally:
+            over.set()
+
+    provider = ChildEngine(ChildSpec(replicas=2), on_exit=on_exit)
+    provider.start_sync()
+    provider.kill(provider.replicas[0])
+    assert over.wait(60)
+    assert len(provider.living) == {"stop": 0, "replace": 2}.get(then, 1)
+    assert provider.alive_sync() == (then == "replace")
+    provider.stop_sync()
+    assert provider.living == []
+
+
+async def test_a_callback_that_does_not_return_holds_nothing_up_and_keeps_the_exits_that_follow() -> None:
+    told: list[ReplicaExit] = []
+    let_go, all_told = threading.Event(), threading.Event()
+
+    def on_exit(gone: ReplicaExit) -> None:
+        assert let_go.wait(120)
+        told.append(gone)
+        if len(told) == 2:
+            all_told.set()
+
+    provider = ChildEngine(ChildSpec(replicas=3), on_exit=on_exit)
+    with anyio.fail_after(100):
+        await provider.start()
+        first, second, third = provider.replicas
+        provider.kill(first)
+        assert (await provider.wait_exited()).replica == first
+        provider.kill(second)
+        assert (await provider.wait_exited()).replica == second
+        assert await provider.alive(third)
+        await provider.stop()
+    assert told == []
+    let_go.set()
+    assert await anyio.to_thread.run_sync(all_told.wait, 60)
+    assert [each.replica for each in told] == [first, second]
 
 
 def test_it_is_used_without_a_loop_from_any_thread() -> None:

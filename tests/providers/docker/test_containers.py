@@ -91,12 +91,12 @@ async def test_a_death_is_told_with_its_exit_code_and_last_lines_and_its_volume_
         assert (gone.replica, gone.exit_code) == (first, 7)
         assert gone.log_tail.splitlines() == ["the cards are shuffled", "the dealer has left"]
         assert "has died: ended with exit code 7. Its last lines:\nthe cards are shuffled" in gone.message
-        assert told == [gone]
         assert provider.replicas == [second]
         assert not await provider.alive(first)
         assert await provider.alive(second)
         await provider.remove_replica(first)
         assert volumes_left(volumes) == []
+    assert told == [gone]
 
 
 async def test_a_kill_for_want_of_memory_says_so_and_which_limit_to_raise(image: str, ask: Callable[..., str]) -> None:
