@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -40,6 +40,8 @@ class OwnerState(Enum):
     DEAD = "dead"
     ELSEWHERE = "elsewhere"
     """It is, or was, on another machine, or in another container: nothing can be told of it from here."""
+    UNKNOWN = "unknown"
+    """There is a process with its id, which cannot be seen from here, as under hidepid: it may be the owner."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,7 @@ class Owner:
                 return OwnerState.DEAD if self._was_before_a_restart() else OwnerState.ELSEWHERE
         elif self.host != socket.gethostname():
             return OwnerState.ELSEWHERE
-        there = process_mark(self.pid)
-        return OwnerState.ALIVE if there and there == (self.process or there) else OwnerState.DEAD
+        return state_of_process(self.pid, self.process)
 
     def _was_before_a_restart(self) -> bool:
         """Whether this machine was started again since: then none of its processes is left."""
@@ -164,14 +165,19 @@ def this_place() -> str:
 
 
 def process_mark(pid: int) -> str:
-    """When a process was started, which tells it from a later one with its id; empty where no such process runs."""
+    """When a process was started, which tells it from a later one with its id; empty where no such process is seen."""
+    return look_at_process(pid) or ""
+
+
+def look_at_process(pid: int) -> str | None:
+    """When a process was started; empty where it has ended and nobody has collected it, None where it is not seen."""
     if pid <= 0:
         return ""
     if sys.platform == "linux":
         try:
             fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
-            return ""
+            return None
         return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
     import psutil
 
@@ -179,7 +185,42 @@ def process_mark(pid: int) -> str:
         process = psutil.Process(pid)
         return "" if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
     except psutil.Error:
-        return ""
+        return None
+
+
+def process_exists(pid: int) -> bool:
+    """Whether there is a process with an id, whoever's it is and whether or not it can be looked at."""
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.pid_exists(pid)  # there a signal would end it
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # another user's
+    return True
+
+
+def state_of_process(
+    pid: int,
+    mark: str,
+    look: Callable[[int], str | None] = look_at_process,
+    exists: Callable[[int], bool] = process_exists,
+) -> OwnerState:
+    """Whether a process lives. One that cannot be seen need not be dead: /proc may be mounted with hidepid.
+
+    Args:
+        pid: Its id.
+        mark: When it was started, as `process_mark` says it; empty if unknown.
+        look: Looks at it.
+        exists: Whether there is one with its id.
+    """
+    there = look(pid)
+    if there is None:
+        return OwnerState.UNKNOWN if exists(pid) else OwnerState.DEAD
+    return OwnerState.ALIVE if there and there == (mark or there) else OwnerState.DEAD
 
 
 def _number(text: str | None) -> int:

@@ -72,7 +72,9 @@ def open_owner(pid: int, process: str) -> int | None:
         if isinstance(error, ProcessLookupError):
             raise
         return None
-    if os.path.exists("/proc/self/stat") and mark(pid) != process:
+    # One that has ended, or cannot be seen (hidepid), has no mark; its descriptor tells.
+    if mark(pid) not in ("", process):
+        os.close(handle)
         raise ProcessLookupError(pid)
     return handle
 

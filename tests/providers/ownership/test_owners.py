@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
-from openenv_trl.providers.owner import Owner, OwnerState, process_mark, this_owner, this_place
+from openenv_trl.providers.owner import Owner, OwnerState, process_mark, state_of_process, this_owner, this_place
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="a place is told by Linux's namespaces")]
 
@@ -71,3 +72,33 @@ def test_a_forked_copy_of_an_owner_is_another_owner():
     os.close(writing)
     assert owner_id != owner.id
     assert int(pid) == child
+
+
+@pytest.mark.parametrize(
+    ("seen", "exists", "state"),
+    [
+        ("77", True, OwnerState.ALIVE),
+        ("78", True, OwnerState.DEAD),  # a later one
+        ("", True, OwnerState.DEAD),  # it has ended, and nobody has collected it
+        (None, True, OwnerState.UNKNOWN),
+        (None, False, OwnerState.DEAD),
+    ],
+)
+def test_an_owner_that_cannot_be_seen_is_not_taken_for_dead(seen, exists, state):
+    assert state_of_process(4711, "77", lambda pid: seen, lambda pid: exists) is state
+
+
+def test_another_users_owner_lives_also_where_proc_hides_it():
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root, to mount /proc with hidepid")
+    code = (
+        "import os, sys; from openenv_trl.providers.owner import state_of_process as state; "
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534); "
+        "[print(os.path.exists(f'/proc/{pid}'), state(int(pid), '1').value) for pid in sys.argv[1:]]"
+    )
+    mount = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, "-c", code]
+    run = subprocess.run([*command, str(os.getpid()), str(2**22 + 1)], capture_output=True, text=True)
+    if "mount" in run.stderr:
+        pytest.skip(f"/proc cannot be mounted with hidepid here: {run.stderr}")
+    assert run.stdout.splitlines() == ["False unknown", "False dead"], run.stderr
