@@ -16,7 +16,7 @@ from openenv_trl.errors import ConfigurationError, ServerStartError
 from openenv_trl.providers.base import Replica, ReplicaExit
 from openenv_trl.providers.logs import logger
 from openenv_trl.providers.polled import Ended, PolledProvider
-from openenv_trl.providers.spec import ServerSpec, Text
+from openenv_trl.providers.spec import ServerSpec
 
 _FAILURES_BEFORE_DEATH = 3
 _LOOK_S = 2.0
@@ -37,8 +37,6 @@ class PluggedSpec(ServerSpec, frozen=True):
     """What ``start_container`` is given; None for a provider that knows itself what it runs."""
     port: int | None = None
     """The port that is asked for; the provider's own choice if None. With one replica only."""
-    env_vars: dict[str, Text] = Field(default_factory=dict[str, Text])
-    """Environment variables of each server."""
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What else ``start_container``, or ``start``, is given."""
     look_s: float = Field(default=_LOOK_S, gt=0)

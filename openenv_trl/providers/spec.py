@@ -10,9 +10,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from openenv_trl.providers.settings import SIZE, Settings
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_LARGEST_SIZE = 2**60
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
@@ -22,11 +25,18 @@ def _bytes_of(value: Any) -> Any:
         return value
     matched = _SIZE.fullmatch(re.sub(r"(?i)i$", "ib", value.strip()))
     if matched is None:
-        raise ValueError(f"{value!r} is no size: write bytes, or a number with k, m or g, such as '512m'")
-    return int(float(matched[1]) * _UNITS[matched[2].lower()])
+        raise ValueError(f"{value!r:.60} is no size: write bytes, or a number with k, m or g, such as '512m'")
+    size = float(matched[1]) * _UNITS[matched[2].lower()]
+    return int(size) if size <= _LARGEST_SIZE else _LARGEST_SIZE + 1
 
 
-Bytes = Annotated[int, BeforeValidator(_bytes_of), Field(ge=0)]
+def _not_too_large(size: int) -> int:
+    if size > _LARGEST_SIZE:
+        raise ValueError(f"the size is too large; it can be {_LARGEST_SIZE} bytes (1 EiB) at most")
+    return size
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes_of), Field(ge=0), AfterValidator(_not_too_large), SIZE]
 """A size in bytes; in settings also ``"512m"``."""
 
 
@@ -64,7 +74,7 @@ SERVER_DEFAULTS = {"PYTHONUNBUFFERED": "1", "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
 """Environment variables of every server that a provider starts, where the user does not set them."""
 
 
-class ServerSpec(BaseModel, frozen=True, extra="forbid"):
+class ServerSpec(Settings, frozen=True):
     """Servers of one environment, however they run."""
 
     type: str

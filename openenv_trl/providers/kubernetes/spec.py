@@ -6,21 +6,22 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from typing_extensions import Self
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers.kubernetes.names import check_labels
+from openenv_trl.providers.settings import Settings
 from openenv_trl.providers.spec import Bytes, ContainerSpec, Text
 
 _USER = re.compile(r"(\d+)(?::(\d+))?")
 
 
-class Toleration(BaseModel):
+class Toleration(Settings, frozen=True):
     """A taint of nodes that a pod puts up with. Kubernetes' own spelling (``tolerationSeconds``) is read too."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     key: str | None = None
     """The taint's key; every taint if None."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from openenv_trl.providers.settings import Settings
 
-class PoolSettings(BaseModel, frozen=True, extra="forbid"):
+
+class PoolSettings(Settings, frozen=True):
     """Settings of a `ReplicaPool`: the ``pool`` of a settings file."""
 
     min_replicas: int = Field(default=1, ge=0)
