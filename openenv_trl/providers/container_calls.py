@@ -10,15 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Self
 
 from openenv_trl.errors import ConfigurationError, DeadlineExceededError, ProviderError, ServerStartError
-from openenv_trl.providers.base import ReplicaExit, run_sync
-from openenv_trl.providers.engine_provider import EngineProvider, SpecT
+from openenv_trl.providers.base import Replica, ReplicaExit, run_sync
+from openenv_trl.providers.engine_provider import EngineProvider
+from openenv_trl.providers.readiness import listening_elsewhere
+from openenv_trl.providers.spec import ContainerSpec
 from openenv_trl.providers.spec_fields import spec_or_fields
 
+SpecT = TypeVar("SpecT", bound=ContainerSpec)
 _NO_IMAGE = "image-to-be-named"
 
 
@@ -149,6 +152,13 @@ class ContainerCalls(EngineProvider[SpecT]):
                 "image='echo-env:latest'."
             )
         return self._spec
+
+    async def _health(self, replica: Replica, timeout_s: float, ended: Callable[[], bool]) -> str:
+        last = await super()._health(replica, timeout_s, ended)
+        if not last or ended():
+            return last
+        hint = listening_elsewhere(self.spec.port, await self._last_lines(replica))
+        return f"{last}; {hint}" if hint else last
 
     def start_container(
         self,

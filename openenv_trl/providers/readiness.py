@@ -6,6 +6,7 @@ connections: until then the request waits in the socket's backlog.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import anyio
@@ -14,6 +15,9 @@ import anyio
 _ATTEMPT_S = 2.0
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
+# What this package's server, uvicorn, Flask and gunicorn write.
+_LISTENS = re.compile(r"(?:Serving|[Rr]unning|Listening) (?:on|at):? https?://(\[[^\]\s]+\]|[^\s:/]+):(\d{1,5})\b")
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 async def wait_until_ready(host: str, port: int, path: str, timeout_s: float, ended: Callable[[], bool]) -> str:
@@ -41,6 +45,32 @@ async def wait_until_ready(host: str, port: int, path: str, timeout_s: float, en
     return last
 
 
+def listening_elsewhere(port: int, log: str) -> str:
+    """What a server in a container says of where it listens, where nobody reaches it there; "" where it says nothing.
+
+    Args:
+        port: The port by which it is reached.
+        log: Its last lines.
+    """
+    told = _LISTENS.findall(log)
+    if not told:
+        return ""
+    host, there = told[-1]
+    if int(there) != port:
+        return f"by its log the server listens on port {there}, and port={port}: set port={there}"
+    if host in _LOOPBACK:
+        return f"by its log the server listens on {host}, reached inside its container only: have it listen on 0.0.0.0"
+    return ""
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection was refused: nothing listens there"
+    if isinstance(error, ConnectionResetError | BrokenPipeError | anyio.EndOfStream | anyio.BrokenResourceError):
+        return "the connection was closed without an answer"
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
 async def _ask(host: str, port: int, path: str) -> str:
     """One health request; "" when it was answered 200, otherwise what came instead."""
     request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
@@ -52,8 +82,7 @@ async def _ask(host: str, port: int, path: str) -> str:
                 while b"\r\n" not in reply:
                     reply += await stream.receive()
         except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            cause = error.__cause__ or error  # anyio wraps the error of the address
-            return f"{type(cause).__name__}: {cause}".rstrip(": ")
+            return _in_words(error.__cause__ or error)  # anyio wraps the error of the address
     if not reply:
         return "no answer"
     status = reply.split(b"\r\n", 1)[0].split(b" ", 2)

@@ -18,6 +18,7 @@ from openenv_trl.providers.docker.address import EngineAddress
 from openenv_trl.providers.docker.connection import EngineConnection
 from openenv_trl.providers.docker.failures import network_refused, refused, unreachable_from_here
 from openenv_trl.providers.docker.images import nearest
+from openenv_trl.providers.readiness import listening_elsewhere
 from openenv_trl.providers.specs import make_provider, read_spec
 from openenv_trl.providers.swarm import DockerSwarmProvider
 from tests.providers.docker.conftest import SERVE
@@ -152,6 +153,33 @@ def test_a_server_that_never_becomes_healthy_shows_its_last_lines(image: str) ->
     assert "503" in message
     assert "Raise ready_timeout_s" in message
     assert "the cards are shuffled" in message
+
+
+@engine
+def test_a_server_that_listens_on_another_port_says_which_to_set(image: str) -> None:
+    says = "echo 'INFO: Uvicorn running on http://0.0.0.0:8000'; exec python3 /server.py"
+    message = failure(LocalDockerProvider(image=image, command=["sh", "-c", says], port=9000, ready_timeout_s=6))
+    assert "by its log the server listens on port 8000, and port=9000: set port=8000" in message
+    assert "EndOfStream" not in message
+
+
+@pytest.mark.parametrize(
+    ("log", "hint"),
+    [
+        ("loading\n12:00 Serving on http://0.0.0.0:8001\n", "set port=8001"),
+        (
+            " * Running on http://127.0.0.1:8000 (Press CTRL+C)",
+            "listens on 127.0.0.1, reached inside its container only",
+        ),
+        ("Listening at: http://[::1]:8000 (1)", "have it listen on 0.0.0.0"),
+        ("Serving on http://0.0.0.0:8000", ""),
+        ("asking http://hub:443 for weights", ""),
+    ],
+)
+def test_where_a_server_listens_is_read_from_its_log(log: str, hint: str) -> None:
+    told = listening_elsewhere(8000, log)
+    assert hint in told
+    assert bool(told) is bool(hint)
 
 
 @engine
