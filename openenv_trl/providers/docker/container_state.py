@@ -27,12 +27,16 @@ class OutputLines:
             stream: 1 for standard output, 2 for standard error.
             data: What came of it.
         """
-        *whole, rest = (self._rest.get(stream, b"") + data).split(b"\n")
+        whole, newline, rest = (self._rest.get(stream, b"") + data).rpartition(b"\n")
+        # At once: a server may write a hundred thousand lines in the time that one call for each would take.
+        lines = whole.decode("utf-8", "replace").split("\n") if newline else []
+        if b"\r" in whole:
+            lines = [line.rstrip("\r") for line in lines]
         while len(rest) > _LONGEST_LINE:
-            whole.append(rest[:_LONGEST_LINE])
+            lines.append(_text(rest[:_LONGEST_LINE]))
             rest = rest[_LONGEST_LINE:]
         self._rest[stream] = rest
-        return [_text(line) for line in whole]
+        return lines
 
     def end(self) -> list[str]:
         """Return the lines that were not ended."""
@@ -97,6 +101,10 @@ class ContainerState:
         self.reason = reason
         self.died.set()
         return True
+
+    def wrote(self, lines: list[str]) -> None:
+        """Keep the last lines that it wrote."""
+        self.output.extend(lines[-_KEPT_LINES:])
 
     def tail(self, lines: int = 60) -> str:
         """The last lines that it wrote."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers.docker.connection import EngineConnection
@@ -36,7 +37,7 @@ class EngineWatch:
         connection: The engine.
         owner: The id of the owner of the containers.
         on_death: Called once for each container that dies, when its output is complete.
-        on_line: Called with a replica's name and each line that it writes.
+        on_lines: Called with a replica's name and lines that it has written; it must not take long.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class EngineWatch:
         connection: EngineConnection,
         owner: str,
         on_death: Callable[[ContainerState], None],
-        on_line: Callable[[str, str], None],
+        on_lines: Callable[..., None],
     ) -> None:
         self.containers: dict[str, ContainerState] = {}
         """By the engine's id."""
@@ -53,7 +54,7 @@ class EngineWatch:
         self._connection = connection
         self._owner = owner
         self._on_death = on_death
-        self._on_line = on_line
+        self._on_lines = on_lines
         self._since = int(time.time()) - _LOOK_BACK_S
         self._broken = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -198,15 +199,14 @@ class EngineWatch:
         lines = OutputLines()
         try:
             while (message := await stream.read_out()) is not None:
-                for line in lines.feed(message.stream, message.data):
-                    self._write(state, line)
+                self._write(state, lines.feed(message.stream, message.data))
+                await anyio.lowlevel.checkpoint()  # there may be a next one always: others have their turn all the same
         except (OSError, ProviderError, RuntimeError) as error:
             logger.debug("the output of %s has ended: %s", state.name, error)
         except Exception as error:  # aiohttp's, when the engine goes
             logger.debug("the output of %s has ended: %s: %s", state.name, type(error).__name__, error)
         finally:
-            for line in lines.end():
-                self._write(state, line)
+            self._write(state, lines.end())
             state.output_over.set()
             with anyio.CancelScope(shield=True), contextlib.suppress(Exception):
                 await stream.close()
@@ -222,15 +222,14 @@ class EngineWatch:
         container = self._connection.docker.containers.container(state.id)
         try:
             async for text in container.log(stdout=True, stderr=True, follow=True, since=since):
-                for line in lines.feed(1, text.encode()):
-                    self._write(state, line)
+                self._write(state, lines.feed(1, text.encode()))
+                await anyio.lowlevel.checkpoint()
         except Exception as error:
             logger.debug("the output of %s has ended: %s", state.name, error)
         finally:
-            for line in lines.end():
-                self._write(state, line)
+            self._write(state, lines.end())
             state.output_over.set()
 
-    def _write(self, state: ContainerState, line: str) -> None:
-        state.output.append(line)
-        self._on_line(state.name, line)
+    def _write(self, state: ContainerState, lines: list[str]) -> None:
+        state.wrote(lines)
+        self._on_lines(state.name, *lines)

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -35,6 +36,15 @@ def _read(path: str) -> str:
         return file.read()
 
 
+def _flood(_: str) -> str:
+    def write() -> None:
+        while True:
+            os.write(1, b"\n" * 100_000)
+
+    threading.Thread(target=write, daemon=True).start()
+    return "flooding"
+
+
 def _exit(code: str) -> str:
     print("the dealer has left", flush=True)
     os._exit(int(code))
@@ -44,6 +54,7 @@ ANSWERS = {
     "connect": _connect,
     "eat": _eat,
     "exit": _exit,
+    "flood": _flood,
     "read": _read,
     "resolve": socket.gethostbyname,
     "variable": lambda name: os.environ.get(name, ""),

@@ -77,6 +77,23 @@ async def test_lines_reach_the_callback_and_the_file_from_the_very_first_on(imag
     assert (tmp_path / "log").read_text() == "[table-0] the cards are shuffled\n"
 
 
+async def test_a_flood_of_lines_keeps_neither_leases_nor_calls_nor_deaths_waiting(
+    image: str, ask: Callable[..., str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with LocalDockerProvider(image=image, replicas=2, log_path=log, name="table") as provider:
+        first, second = provider.replicas
+        ask(first.base_url, "flood")
+        with anyio.fail_after(60):
+            while " lines left out" not in log.read_text():
+                await anyio.sleep(0.1)
+            for _ in range(100):  # where the loop takes lines one by one, each takes seconds
+                assert await provider.alive()
+            docker("kill", second.id)
+            assert (await died(provider)).replica == second
+        assert len((await provider.logs(first)).split("\n")) == 100
+
+
 async def test_a_death_is_told_with_its_exit_code_and_last_lines_and_its_volume_goes(
     image: str, ask: Callable[..., str]
 ) -> None:
