@@ -92,9 +92,10 @@ async def test_a_death_is_told_with_its_exit_code_and_last_lines(provider: Make)
     assert gone.exit_code == 3
     assert gone.replica == replica
     assert "told to end" in gone.log_tail
-    assert told == [replica.name]
     assert servers.replicas == []
     assert not await servers.alive(replica)
+    await servers.stop()
+    assert told == [replica.name]
 
 
 async def test_out_of_memory_says_so_and_names_the_limit(provider: Make) -> None:
