@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from openenv_trl.errors import ProviderError
+from openenv_trl.errors import ProviderError, ServerStartError
 from openenv_trl.providers.base import Replica, ReplicaExit
 from openenv_trl.providers.polled import Ended, PolledProvider
 from openenv_trl.providers.server_identity import server_identity
@@ -18,6 +18,8 @@ from openenv_trl.providers.spec_fields import spec_or_fields
 from openenv_trl.providers.web_health import http_address
 
 ELSEWHERE = "(It runs elsewhere: its lines are not seen from here.)"
+
+_NOBODY_S = 5.0
 
 
 def _checked(url: str) -> str:
@@ -29,6 +31,11 @@ def _checked(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError(f"'{url}' is no address of a server: write it as http://host:port or https://host")
     return url.strip()
+
+
+def _is_nobody(answer: str) -> bool:
+    """Whether no connection came about; see `WebHealth.ask`."""
+    return answer.startswith("ConnectError")
 
 
 class RemoteSpec(ServerSpec, frozen=True):
@@ -115,6 +122,26 @@ class RemoteProvider(PolledProvider[RemoteSpec]):
                 return Replica(http_address(url), name, url, dict(self.spec.headers))
         raise ProviderError(
             f"all {len(self.spec.urls)} addresses are in use: name more of them in urls, or remove a replica first"
+        )
+
+    async def _health(self, replica: Replica, timeout_s: float, ended: Callable[[], bool]) -> str:
+        # Where nobody has said how long to wait, an address without a server is told soon: it is mistyped, mostly.
+        soon_s = timeout_s if "ready_timeout_s" in self.spec.model_fields_set else min(timeout_s, _NOBODY_S)
+        last = await super()._health(replica, soon_s, ended)
+        if last and soon_s < timeout_s and not _is_nobody(last):
+            soon_s = timeout_s
+            last = await super()._health(replica, timeout_s - _NOBODY_S, ended)
+        if not last:
+            return ""
+        late = f"{replica.name} was not ready within {soon_s:g} s"
+        if _is_nobody(last):
+            raise ServerStartError(
+                f"{late}: nothing listens at {replica.base_url} ({last}). Check the address, or start the server there. "
+                "Set ready_timeout_s to wait for it longer."
+            )
+        raise ServerStartError(
+            f"{late}: GET {replica.base_url}{self.spec.health_path}: {last}. Raise ready_timeout_s, or look at its log "
+            "where it runs."
         )
 
     async def _remove(self, replica: Replica) -> None:

@@ -77,9 +77,17 @@ async def test_more_replicas_than_addresses_are_refused() -> None:
 
 async def test_a_server_that_is_not_there_is_told() -> None:
     provider = make_provider({"type": "remote", "urls": ["http://127.0.0.1:1"], "ready_timeout_s": 0.3})
-    with pytest.raises(ServerStartError, match=r"remote-0 was not ready within 0.3 s: GET http://127.0.0.1:1/health"):
+    with pytest.raises(ServerStartError, match=r"remote-0 was not ready within 0.3 s: nothing listens at") as caught:
         await provider.start()
+    assert "http://127.0.0.1:1 (ConnectError" in str(caught.value)
+    assert "Check the address, or start the server there" in str(caught.value)
+    assert "look at what it wrote" not in str(caught.value)
     assert provider.replicas == []
+
+
+async def test_where_nobody_says_how_long_to_wait_an_address_without_a_server_is_told_soon() -> None:
+    with pytest.raises(ServerStartError, match=r"within 5 s: nothing listens at http://127.0.0.1:1 "):
+        await RemoteProvider("http://127.0.0.1:1").start()
 
 
 @pytest.mark.parametrize(
