@@ -106,7 +106,7 @@ class ContainerSpec(ServerSpec, frozen=True):
     """The port on which the server listens inside its container."""
     labels: dict[str, Text] = Field(default_factory=dict[str, Text])
     """Labels beside those that say whose the container is."""
-    cpus: float | None = Field(default=None, gt=0)
+    cpus: float | None = Field(default=None, ge=0.001)
     """CPU cores at most."""
     memory: Bytes | None = None
     """Memory at most; a server that needs more is killed."""

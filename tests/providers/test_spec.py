@@ -91,6 +91,7 @@ def test_no_numeric_field_of_a_pool_takes_them_either(value):
         ("memory", True, "memory: true is no number, and a number is meant"),
         ("memory", "9" * 400, "memory: the size is too large"),
         ("memory", "2000000t", "memory: the size is too large"),
+        ("cpus", 1e-10, r"cpus: .*greater than or equal to 0\.001"),
         ("cpus", 1e30, "cpus: the number is too large; it can be 1000000000 at most"),
     ],
     ids=lambda each: str(each)[:20],

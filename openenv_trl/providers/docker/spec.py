@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import posixpath
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,10 +124,6 @@ def container_config(
         "ReadonlyRootfs": bool(spec.read_only),
         "LogConfig": _LOGS,
     }
-    if volumes:
-        # They would be there without being named, and go with their container; named, they carry the owner's labels.
-        options = {"Labels": dict(labels)}
-        host["Mounts"] = [{"Type": "volume", "Target": path, "VolumeOptions": options} for path in volumes]
     security: list[str] = []
     if spec.drop_capabilities:
         host["CapDrop"] = ["ALL"]
@@ -141,6 +138,10 @@ def container_config(
         host |= {"Memory": spec.memory, "MemorySwap": spec.memory}
     if spec.read_only:
         host["Tmpfs"] = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={spec.tmpfs}"}
+    if targets := _named_volumes(volumes, host.get("Tmpfs", ())):
+        # They would be there without being named, and go with their container; named, they carry the owner's labels.
+        options = {"Labels": dict(labels)}
+        host["Mounts"] = [{"Type": "volume", "Target": path, "VolumeOptions": options} for path in targets]
     if spec.shm_size is not None:
         host["ShmSize"] = spec.shm_size
     if spec.runtime is not None:
@@ -167,6 +168,16 @@ def container_config(
     if spec.user is not None:
         config["User"] = spec.user
     return config
+
+
+def _named_volumes(declared: Sequence[str], taken: Container[str]) -> list[str]:
+    """The folders that can be named as mounts: each once, and none that something else is mounted on.
+
+    An image may declare the same one in several forms, and what no mount may be called, such as a relative path. These
+    the engine makes volumes of by itself, as with `docker run`.
+    """
+    absolute = [posixpath.normpath("/" + path.lstrip("/")) for path in declared if path.startswith("/")]
+    return [path for path in dict.fromkeys(absolute) if path != "/" and path not in taken]
 
 
 def network_config(name: str, labels: Mapping[str, str]) -> dict[str, Any]:

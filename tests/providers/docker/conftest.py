@@ -27,16 +27,17 @@ SERVE = ["python3", "/server.py"]
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image whose server answers GET /health, and that declares a volume."""
-    yield from _built(tmp_path_factory, "plain", DOCKERFILE)
+    yield from built(tmp_path_factory, "plain", DOCKERFILE)
 
 
 @pytest.fixture(scope="session")
 def sandbox_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The same, labelled as one that runs code that nobody has read."""
-    yield from _built(tmp_path_factory, "sandbox", DOCKERFILE + 'LABEL openenv-trl.sandbox="true"\n')
+    yield from built(tmp_path_factory, "sandbox", DOCKERFILE + 'LABEL openenv-trl.sandbox="true"\n')
 
 
-def _built(tmp_path_factory: pytest.TempPathFactory, kind: str, dockerfile: str) -> Iterator[str]:
+def built(tmp_path_factory: pytest.TempPathFactory, kind: str, dockerfile: str) -> Iterator[str]:
+    """An image with the server in its folder, for as long as it is wanted."""
     require_engine()
     folder = tmp_path_factory.mktemp(kind)
     (folder / "Dockerfile").write_text(dockerfile)
