@@ -136,8 +136,8 @@ class RemoteProvider(PolledProvider[RemoteSpec]):
         late = f"{replica.name} was not ready within {soon_s:g} s"
         if _is_nobody(last):
             raise ServerStartError(
-                f"{late}: nothing listens at {replica.base_url} ({last}). Check the address, or start the server there. "
-                "Set ready_timeout_s to wait for it longer."
+                f"{late}: nothing listens at {replica.base_url} ({last}). Check the address, or start the server "
+                "there. Set ready_timeout_s to wait for it longer."
             )
         raise ServerStartError(
             f"{late}: GET {replica.base_url}{self.spec.health_path}: {last}. Raise ready_timeout_s, or look at its log "
