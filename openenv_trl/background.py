@@ -16,6 +16,8 @@ import anyio
 import anyio.to_thread
 from anyio.from_thread import BlockingPortal
 
+from openenv_trl.errors import ProviderError
+
 T = TypeVar("T")
 
 
@@ -24,10 +26,13 @@ class BackgroundLoop:
 
     Args:
         name: The thread's name.
+        for_its_process: What to say in a forked copy of a process in which the loop runs; None where the copy has a
+            loop of its own.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, for_its_process: str | None = None) -> None:
         self._name = name
+        self._for_its_process = for_its_process
         self._lock = threading.Lock()
         self._portal: BlockingPortal | None = None
         self._thread: threading.Thread | None = None
@@ -38,8 +43,18 @@ class BackgroundLoop:
         """Whether the loop runs, in this process."""
         return self._portal is not None and self._pid == os.getpid()
 
+    def check_process(self) -> None:
+        """See to it that what runs on the loop is not another process's.
+
+        Raises:
+            ProviderError: It is.
+        """
+        if self._for_its_process is not None and self._portal is not None and self._pid != os.getpid():
+            raise ProviderError(self._for_its_process)
+
     def portal(self) -> BlockingPortal:
         """The way into the loop; the first call starts it, also the first in a forked process."""
+        self.check_process()
         if self._pid != os.getpid():  # threads do not survive a fork, and locks may be held for ever in the copy
             self._lock, self._portal, self._thread, self._pid = threading.Lock(), None, None, os.getpid()
         with self._lock:

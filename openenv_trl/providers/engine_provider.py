@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -22,9 +21,9 @@ import anyio
 import anyio.to_thread
 
 from openenv_trl.background import BackgroundLoop
-from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
+from openenv_trl.errors import ConfigurationError, ProviderError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
-from openenv_trl.providers.kept import Exits, Kept, OneForAll, Start, side_by_side
+from openenv_trl.providers.kept import IN_A_FORK, Exits, Kept, OneForAll, Start, side_by_side
 from openenv_trl.providers.logs import logger
 from openenv_trl.providers.outlet import Outlet
 from openenv_trl.providers.readiness import wait_until_ready
@@ -54,8 +53,7 @@ class EngineProvider(Provider, Generic[SpecT]):
     ) -> None:
         self._spec: SpecT | None = None if spec is None else self._own_spec(spec)
         self._on_log = on_log
-        self._pid = os.getpid()
-        self._engine = BackgroundLoop(f"openenv-{type(self).__name__}")
+        self._engine = BackgroundLoop(f"openenv-{type(self).__name__}", IN_A_FORK)
         self._kept: dict[str, Kept] = {}
         """By name. Read from any thread, written on the provider's."""
         self._exits = Exits()
@@ -184,6 +182,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def start(self, spec: ServerSpec | None = None) -> Endpoint:
         """Starts all replicas at the same time and waits until each is ready: see `Provider.start`."""
+        self._engine.check_process()
         return await self._start_all(spec, ready=True)
 
     async def _start_all(self, spec: ServerSpec | None, ready: bool) -> Endpoint:
@@ -205,6 +204,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def check(self) -> None:
         """Reaches the engine and looks at what is to be run: see `Provider.check`."""
+        self._engine.check_process()
         if self._connected:
             return
         self.spec  # noqa: B018 - raises where there is none
@@ -220,12 +220,13 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def remove_replica(self, replica: Replica) -> None:
         """Ends one replica and everything it started. Does nothing where it is gone already."""
-        if self._engine.runs and self._pid == os.getpid():
+        self._engine.check_process()
+        if self._engine.runs:
             await self._engine.call(self._end, replica.name)
 
     async def stop(self) -> None:
         """Ends all replicas and everything they started. May be called again, and before ``start``."""
-        if not self._engine.runs or self._pid != os.getpid():
+        if not self._engine.runs:
             return  # in a forked copy of the provider the servers are not its own
         with anyio.CancelScope(shield=True):
             try:
@@ -245,12 +246,14 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
         """Waits until a replica answers its health check: see `Provider.wait_ready`."""
+        self._engine.check_process()
         wanted = self._awaited() if replica is None else [replica]
         for each in wanted:
             await self._engine.call(self._await_ready, self._kept_of(each), timeout_s)
 
     async def logs(self, replica: Replica | None = None, tail: int = 100) -> str:
         """The last lines that a replica wrote."""
+        self._engine.check_process()
         kept = self._kept_of(self._the_replica(replica))
         if kept.exit is not None:
             return "\n".join(kept.exit.log_tail.splitlines()[-tail:])
@@ -258,6 +261,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def alive(self, replica: Replica | None = None) -> bool:
         """Whether a replica's server runs; of all of them, if None."""
+        self._engine.check_process()
         wanted = [kept.replica for kept in self._kept.values()] if replica is None else [replica]
         for each in wanted:
             kept = self._kept.get(each.name)
@@ -267,6 +271,7 @@ class EngineProvider(Provider, Generic[SpecT]):
 
     async def wait_exited(self) -> ReplicaExit:
         """Waits until a replica ends that nobody stopped: see `Provider.wait_exited`."""
+        self._engine.check_process()
         if not self._engine.runs:
             raise ProviderError("the provider does not run: no replica can end")
         return await self._engine.call(self._exits.take)
@@ -323,13 +328,8 @@ class EngineProvider(Provider, Generic[SpecT]):
     async def _await_ready(self, kept: Kept, timeout_s: float | None) -> None:
         timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
         last = await kept.healthy(functools.partial(self._health, kept.replica, timeout_s))
-        name = kept.replica.name
         if last:
-            raise ServerStartError(
-                f"{name} was not ready within {timeout_s:g} s: GET {kept.replica.base_url}{self.spec.health_path}: "
-                f"{last}. Raise ready_timeout_s, or look at what it wrote:",
-                log_tail=await self._last_lines(kept.replica),
-            )
+            raise kept.late(timeout_s, self.spec.health_path, last, await self._last_lines(kept.replica))
         kept.ready = True
 
     async def _last_lines(self, replica: Replica) -> str:

@@ -15,6 +15,13 @@ import anyio
 from openenv_trl.errors import ProviderError, ServerStartError
 from openenv_trl.providers.base import Replica, ReplicaExit
 
+IN_A_FORK = (
+    "This provider was started by the process that this one was forked from. Its servers can be used from here, by "
+    "their addresses; only that process can ask for them, add to them or end them. Make a provider of this process's own, or "
+    "start processes with spawn instead of fork."
+)
+"""What a provider says to a forked copy of its process."""
+
 
 @dataclass(eq=False)
 class Kept:
@@ -34,6 +41,14 @@ class Kept:
         wrote = " It wrote:" if self.exit.log_tail.strip() else " It wrote nothing."
         message = f"{self.replica.name} ended before it was ready: {why}.{wrote}"
         return ServerStartError(message, log_tail=self.exit.log_tail)
+
+    def late(self, timeout_s: float, path: str, last: str, log_tail: str) -> ServerStartError:
+        """What to raise where it was not ready in time."""
+        return ServerStartError(
+            f"{self.replica.name} was not ready within {timeout_s:g} s: GET {self.replica.base_url}{path}: {last}. "
+            "Raise ready_timeout_s, or look at what it wrote:",
+            log_tail=log_tail,
+        )
 
     async def healthy(self, ask: Callable[[Callable[[], bool]], Awaitable[str]]) -> str:
         """Wait for an answer, or for its end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -48,6 +49,7 @@ class Outlet:
         self._heard = on_log is not None
         self._busy = False
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
 
     def open(self, path: Path | None) -> None:
         """Open a file for the lines.
@@ -55,6 +57,8 @@ class Outlet:
         Raises:
             ConfigurationError: It cannot be opened.
         """
+        if self._pid != os.getpid():  # threads do not survive a fork, and locks may be held for ever in the copy
+            self._pid, self._changed, self._thread, self._busy = os.getpid(), threading.Condition(), None, False
         sink = LogSink(path, self._on_log)
         sink.open()
         self._sink, self._heard = sink, path is not None or self._on_log is not None

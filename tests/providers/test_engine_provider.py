@@ -304,20 +304,58 @@ def test_it_may_be_stopped_from_another_loop_than_it_was_started_on() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_copy_stops_nothing() -> None:
+def test_a_forked_copy_stops_nothing_and_is_told_so_by_every_other_call() -> None:
     provider = engine(replicas=2)
     with provider:
         pid = os.fork()
         if pid == 0:
+            wrong = 1
             try:
+                replica = provider.replicas[0]
                 provider.stop_sync()
-                provider.remove_replica_sync(provider.replicas[0])
+                for call in (
+                    provider.start_sync,
+                    provider.check_sync,
+                    provider.add_replica_sync,
+                    lambda: provider.remove_replica_sync(replica),
+                    provider.wait_ready_sync,
+                    provider.logs_sync,
+                    provider.alive_sync,
+                    lambda: anyio.run(provider.wait_exited),
+                ):
+                    with pytest.raises(ProviderError, match="forked from"):
+                        call()
+                provider.stop_sync()
+                wrong = 0
             finally:
-                os._exit(0)
+                os._exit(wrong)
         assert os.waitpid(pid, 0)[1] == 0
         assert provider.alive_sync()
         assert len(provider.living) == 2
     assert provider.living == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_what_was_not_started_before_a_fork_runs_in_the_copy_and_tells_its_callbacks() -> None:
+    heard = threading.Event()
+    provider = ChildEngine(ChildSpec(), on_exit=lambda gone: heard.set())
+    with provider:  # its threads are not in the copy
+        provider.kill(provider.replicas[0])
+        assert heard.wait(60)
+    pid = os.fork()
+    if pid == 0:
+        wrong = 1
+        try:
+            heard.clear()
+            with provider:
+                provider.kill(provider.replicas[0])
+                assert heard.wait(60)
+            assert not [child for child in provider.living if child != provider.pids[0]]
+            wrong = 0
+        finally:
+            os._exit(wrong)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 async def test_a_second_start_is_refused_and_a_start_after_a_stop_is_not() -> None:
