@@ -25,6 +25,8 @@ STARTED_LABEL = f"{PREFIX}owner-started"
 PLACE_LABEL = f"{PREFIX}owner-place"
 PROCESS_LABEL = f"{PREFIX}owner-process"
 NAME_LABEL = f"{PREFIX}name"
+THING_LABEL = f"{PREFIX}thing"
+"""The label with the name that a thing was given at its engine, which labels that an image passes on do not fit."""
 OWNER_VARIABLE = "OPENENV_TRL_OWNER"
 PID_VARIABLE = "OPENENV_TRL_OWNER_PID"
 PROCESS_VARIABLE = "OPENENV_TRL_OWNER_PROCESS"
@@ -61,12 +63,13 @@ class Owner:
     process: str = ""
     """What tells its process from a later one with the same id. Empty if unknown."""
 
-    def labels(self, name: str, lease_s: float | None = None) -> dict[str, str]:
+    def labels(self, name: str, lease_s: float | None = None, thing: str | None = None) -> dict[str, str]:
         """The labels of one thing that it owns.
 
         Args:
             name: The replica's name.
             lease_s: For how long the thing outlives its owner; None where it has no lease.
+            thing: What the engine is to call the thing, where it has labels of its image too.
         """
         labels = {
             OWNER_LABEL: self.id,
@@ -77,6 +80,8 @@ class Owner:
             PROCESS_LABEL: self.process,
             NAME_LABEL: name,
         }
+        if thing is not None:
+            labels[THING_LABEL] = thing
         return labels if lease_s is None else {**labels, LEASE_LABEL: f"{lease_s:g}"}
 
     @classmethod

@@ -115,11 +115,12 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
 
     async def _launch(self, name: str) -> Replica:
         connection, watch, spec = self._parts()
-        labels = this_owner().labels(name, spec.lease_s)
+        container_name = f"openenv-{name}-{uuid.uuid4().hex[:8]}"
+        labels = this_owner().labels(name, spec.lease_s, container_name)
         config = container_config(spec, labels, self._lease_variables(name), self._network, self._image.volumes)
         container: Any = None
         with anyio.CancelScope(shield=True):
-            container = await self._create(connection, spec, name, config)
+            container = await self._create(connection, spec, name, container_name, config)
         state = ContainerState(container.id, name, spec.memory)
         watch.containers[container.id] = state
         try:
@@ -155,10 +156,11 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
 
     # Starting.
 
-    async def _create(self, connection: EngineConnection, spec: DockerSpec, name: str, config: dict[str, Any]) -> Any:
+    async def _create(
+        self, connection: EngineConnection, spec: DockerSpec, name: str, container_name: str, config: dict[str, Any]
+    ) -> Any:
         import aiodocker
 
-        container_name = f"openenv-{name}-{uuid.uuid4().hex[:8]}"
         try:
             with connection.call():
                 return await connection.docker.containers.create(config, name=container_name)

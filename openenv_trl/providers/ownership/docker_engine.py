@@ -13,7 +13,7 @@ import anyio
 
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers.docker.connection import EngineConnection, open_engine
-from openenv_trl.providers.owner import LEASE_LABEL, NAME_LABEL, OWNER_LABEL, Owner
+from openenv_trl.providers.owner import LEASE_LABEL, NAME_LABEL, OWNER_LABEL, THING_LABEL, Owner
 from openenv_trl.providers.ownership.things import Inventory, Kind, Thing
 
 # What stands later may be used by what stands before: a service would make its containers again, and a network goes
@@ -68,9 +68,11 @@ class DockerInventory(Inventory):
             for each in await self._services(filters):
                 spec = each["Spec"]
                 found.append(_thing("service", each["ID"], spec["Name"], spec.get("Labels"), "service", each))
+            images: dict[str, Mapping[str, str] | None] = {}
             for each in await self._ask("containers/json", {"all": "true", "filters": filters}):
                 name = each["Names"][0].lstrip("/") if each.get("Names") else each["Id"][:12]
-                found.append(_thing("container", each["Id"], name, each.get("Labels"), each["State"], each))
+                if await self._is_own(name, each, images):
+                    found.append(_thing("container", each["Id"], name, each.get("Labels"), each["State"], each))
             for each in await self._ask("networks", {"filters": filters}):
                 found.append(_thing("network", each["Id"], each["Name"], each.get("Labels"), each["Driver"], each))
             volumes = await self._ask("volumes", {"filters": filters})
@@ -116,6 +118,37 @@ class DockerInventory(Inventory):
                     raise
             await anyio.sleep(_SETTLE_S)
 
+    async def _is_own(
+        self, name: str, container: Mapping[str, Any], images: dict[str, Mapping[str, str] | None]
+    ) -> bool:
+        """Whether a container's labels are its own, and none that it has from an image.
+
+        What `docker commit` makes of a container of ours has its labels, and so has whatever somebody runs from it.
+        """
+        labels: Mapping[str, str] = container.get("Labels") or {}
+        if labels.get(THING_LABEL):
+            # A service's tasks are called after it.
+            return name == labels[THING_LABEL] or name.startswith(f"{labels[THING_LABEL]}.")
+        # Not every container was given its name: then the image is asked.
+        image = container["ImageID"]
+        if image not in images:
+            images[image] = await self._image_labels(image)
+        passed_on = images[image]
+        return passed_on is not None and passed_on.get(OWNER_LABEL) != labels.get(OWNER_LABEL)
+
+    async def _image_labels(self, image: str) -> Mapping[str, str] | None:
+        """An image's labels; None where it is gone and nobody knows."""
+        from aiodocker.exceptions import DockerError
+
+        try:
+            described = await self._ask(f"images/{image}/json")
+        except DockerError as error:
+            if error.status != _GONE:
+                raise
+            return None
+        config: dict[str, Any] = described.get("Config") or {}
+        return config.get("Labels") or {}
+
     async def _services(self, filters: str) -> Sequence[Any]:
         from aiodocker.exceptions import DockerError
 
@@ -126,7 +159,7 @@ class DockerInventory(Inventory):
                 return ()
             raise
 
-    async def _ask(self, path: str, params: Mapping[str, str]) -> Any:
+    async def _ask(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         return await self._connection.docker._query_json(path, params=params)
 
     async def _delete(self, path: str, params: Mapping[str, str] | None = None) -> None:

@@ -154,7 +154,7 @@ class SwarmKeeper(ContainerCalls[SwarmSpec]):
         return service_definition(
             self._filled,
             name=service.name,
-            labels=this_owner().labels(replica_name, lease_s),
+            labels=this_owner().labels(replica_name, lease_s, service.name),
             stack=service_name(self._base_name(), self._suffix),
             variables=variables,
             volumes=self._volumes,

@@ -85,6 +85,36 @@ async def test_a_volume_in_use_and_a_network_with_containers_go_with_what_uses_t
     assert "of-owner" not in swarm.docker("network", "ls").stdout + swarm.docker("volume", "ls").stdout
 
 
+async def test_a_users_own_container_from_an_image_made_of_one_of_ours_is_left_alone(swarm):
+    named, bare = (f"ours-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    label = ("--label", f"openenv-trl.owner={OWNER}")
+    swarm.docker("create", "--name", named, *label, "--label", f"openenv-trl.thing={named}", PLAIN_IMAGE, "true")
+    swarm.docker("create", "--name", bare, *label, PLAIN_IMAGE, "true")
+    users: set[str] = set()
+    try:
+        for ours in (named, bare):
+            swarm.docker("commit", ours, f"{ours}:mine")
+            swarm.docker("create", "--name", f"users-{ours}", f"{ours}:mine", "true")
+            users.add(f"users-{ours}")
+        assert await sweep(OWNER, lambda: DockerInventory(swarm.host), quiet_s=0.0) == 2
+        assert users <= names(swarm)
+        assert not names(swarm) & {named, bare}
+    finally:
+        swarm.docker("rm", "--force", *users, check=False)
+        swarm.docker("rmi", f"{named}:mine", f"{bare}:mine", check=False)
+
+
+async def test_what_providers_start_is_told_by_its_name(own, plain, swarm):
+    for type_ in ("docker", "swarm"):
+        owner = own({**plain, "type": type_, "docker_host": swarm.host})
+        owner.read("ready")
+        async with DockerInventory(swarm.host) as inventory:
+            found = {thing.kind for thing in await inventory.list(owner.id)}
+        assert "container" in found, type_
+        owner.kill()
+        await anyio.to_thread.run_sync(owner.wait_nothing_left)
+
+
 async def test_without_the_engines_package_the_sweep_says_so_and_ends(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="aiodocker"):
