@@ -13,8 +13,12 @@ from openenv_trl.errors import ProviderError
 from openenv_trl.providers.docker.connection import CALL_TIMEOUT_S, EngineConnection
 from openenv_trl.providers.logs import logger
 
-_TRIES = 20
 _PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+_TRIED_FOR_S = 2.0
+_REMOVAL_TAKES_S = 60.0
+_UNDER_WAY = "already in progress"
+"""In the engine's words: it removes the thing, as it does itself when a container ends."""
 # The engine's "in a moment": it removes the thing already, or something else still holds it.
 _BUSY = (403, 409, 500)
 
@@ -82,8 +86,8 @@ async def _delete(connection: EngineConnection, thing: Any, **options: Any) -> s
     """Deletes a thing; returns "" when it is gone, otherwise why it is not."""
     import aiodocker
 
-    last = ""
-    for _ in range(_TRIES):
+    began, pause_s = anyio.current_time(), _PAUSE_S
+    while True:
         try:
             with connection.call():
                 await thing.delete(**options)
@@ -92,7 +96,8 @@ async def _delete(connection: EngineConnection, thing: Any, **options: Any) -> s
             if error.status == 404:
                 return ""
             last = error.message
-            if error.status not in _BUSY:
+            tried_for_s = _REMOVAL_TAKES_S if _UNDER_WAY in last else _TRIED_FOR_S
+            if error.status not in _BUSY or anyio.current_time() - began > tried_for_s:
                 return last
-        await anyio.sleep(_PAUSE_S)
-    return last
+        await anyio.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
