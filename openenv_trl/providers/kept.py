@@ -17,8 +17,8 @@ from openenv_trl.providers.base import Replica, ReplicaExit
 
 IN_A_FORK = (
     "This provider was started by the process that this one was forked from. Its servers can be used from here, by "
-    "their addresses; only that process can ask for them, add to them or end them. Make a provider of this process's own, or "
-    "start processes with spawn instead of fork."
+    "their addresses; only that process can ask for them, add to them or end them. Make a provider of this process's "
+    "own, or start processes with spawn instead of fork."
 )
 """What a provider says to a forked copy of its process."""
 

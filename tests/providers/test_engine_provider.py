@@ -358,6 +358,35 @@ def test_what_was_not_started_before_a_fork_runs_in_the_copy_and_tells_its_callb
     assert os.waitpid(pid, 0)[1] == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+async def test_a_log_that_cannot_be_written_is_told_once_and_keeps_nothing_from_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with engine(log_path=Path("/dev/full")) as provider:
+        provider._sink.line("child-0", *["a line"] * 100)
+    assert provider.living == []
+    assert provider.connections == ["open", "closed"]
+    assert len([each for each in caplog.records if "cannot be written" in each.getMessage()]) == 1
+
+
+async def test_lines_that_come_faster_than_they_are_taken_are_left_out_and_counted() -> None:
+    let_go = threading.Event()
+    told: list[str] = []
+
+    def on_log(name: str, line: str) -> None:
+        assert let_go.wait(60)
+        told.append(line)
+
+    async with ChildEngine(ChildSpec(), on_log=on_log) as provider:
+        for number in range(30):
+            provider._sink.line("child-0", *[str(number)] * 1000)
+        let_go.set()
+    assert 10_000 <= len(told) < 12_000
+    assert told[0] == "0"
+    counts = [int(line.split()[1]) for line in told if "left out" in line]
+    assert sum(counts) + len(told) - len(counts) == 30_000
+
+
 async def test_a_second_start_is_refused_and_a_start_after_a_stop_is_not() -> None:
     provider = engine()
     async with provider:

@@ -38,8 +38,8 @@ class LocalDockerProvider(ContainerCalls[DockerSpec]):
         spec: What to run, or just its image; None where the fields say it, or ``start`` or ``start_container`` is
             given it.
         docker_host: The engine's address, over the spec's; see `DockerSpec`.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
-        on_log: Called with the replica's name and one line, from the provider's thread.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider's own.
+        on_log: Called with the replica's name and one line, from a thread of the provider's own.
         **fields: The fields of `DockerSpec`, in place of a spec.
 
     Raises:
