@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PUBLIC := .venv-openenv
 TORCH ?= torch==2.13.0
+# Many tests wait for a container or a process: two at a time, each file in one of them, use two cores well.
+TEST_WORKERS ?= 2
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
@@ -40,7 +42,7 @@ $(PUBLIC)/.openenv: tests/interop/requirements.txt
 	touch $@
 
 test: $(VENV)/.dev $(PUBLIC)/.openenv
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
