@@ -61,7 +61,7 @@ def provided_servers(
     """
     spec = read_spec(provider)
     if isinstance(pool, PoolSettings):
-        return ProvidedServers(spec, pool)
+        return _fitting(spec, pool)
     # Also what a YAML file gives in place of a mapping.
     if pool is not None and not isinstance(pool, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
@@ -75,11 +75,29 @@ def provided_servers(
         values["max_replicas"] = max(spec.replicas, least) if isinstance(least, int) else spec.replicas
     values.setdefault("min_replicas", values["max_replicas"] if "idle_s" not in values else 0)
     try:
-        return ProvidedServers(spec, PoolSettings.model_validate(values))
+        settings = PoolSettings.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(
             f"The pool cannot be used: {problems(error, PoolSettings)}. See docs/pool.md."
         ) from None
+    return _fitting(spec, settings)
+
+
+def _fitting(spec: ServerSpec, pool: PoolSettings) -> ProvidedServers:
+    """Both, where they do not contradict each other."""
+    if pool.max_replicas == 0:
+        raise ConfigurationError(
+            "pool.max_replicas is 0, so the provider would start no server, and no episode could be played. Set "
+            "pool.max_replicas to 1 or more, or leave it out."
+        )
+    # Servers given by their addresses are counted, not asked for.
+    if spec.type != "remote" and "replicas" in spec.model_fields_set and spec.replicas > pool.max_replicas:
+        raise ConfigurationError(
+            f"provider.replicas={spec.replicas} is more than pool.max_replicas={pool.max_replicas}. In a run the pool "
+            f"says how many replicas there are: raise pool.max_replicas to {spec.replicas}, or leave out "
+            "provider.replicas."
+        )
+    return ProvidedServers(spec, pool)
 
 
 def most_sessions(servers: Servers, sessions_per_server: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from openenv_trl.errors import ConfigurationError, OpenEnvError, ProviderError, ServerStartError
 from openenv_trl.evaluation import evaluate
+from openenv_trl.providers import PoolSettings
 from openenv_trl.rollout import DialogueTemplate, RolloutLimits, ScriptedPolicy, Task
 from openenv_trl.rollout.servers import ProvidedServers, provided_servers
 from openenv_trl.training import EnvironmentArguments, EnvironmentRollout, EnvironmentSpec
@@ -45,6 +46,29 @@ def test_a_provider_or_pool_of_a_wrong_kind_is_told_how_to_write_it(given: Any) 
 def test_a_pools_number_that_is_none_is_told_by_its_field() -> None:
     with pytest.raises(ConfigurationError, match="min_replicas"):
         provided({"min_replicas": "few"})
+
+
+@pytest.mark.parametrize("field", ["min_replicas", "max_replicas", "idle_s", "sessions_per_replica"])
+@pytest.mark.parametrize("value", [None, [1], {}, "lots", float("inf"), float("nan"), True, 10**400, -1], ids=repr)
+def test_a_pools_value_that_is_no_number_is_told_by_its_field(field: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"The pool cannot be used: (.*; )?{field}"):
+        provided({field: value})
+
+
+def test_more_replicas_than_the_pool_allows_are_told_with_what_to_change() -> None:
+    message = r"provider\.replicas=6 is more than pool\.max_replicas=2.*raise pool\.max_replicas to 6, or leave out"
+    for pool in ({"max_replicas": 2}, PoolSettings(max_replicas=2)):
+        with pytest.raises(ConfigurationError, match=message):
+            provided_servers({**PROCESS, "replicas": 6}, pool, sessions_per_server=8)
+    assert provided({"max_replicas": 6}, replicas=6).pool.max_replicas == 6
+    addresses = {"type": "remote", "urls": ["http://localhost:1", "http://localhost:2"]}
+    assert provided_servers(addresses, {"max_replicas": 1}, sessions_per_server=8).pool.max_replicas == 1
+
+
+def test_a_pool_that_lets_a_provider_start_nothing_is_told() -> None:
+    for pool in ({"max_replicas": 0}, PoolSettings(min_replicas=0, max_replicas=0)):
+        with pytest.raises(ConfigurationError, match=r"pool\.max_replicas is 0.*Set pool\.max_replicas to 1 or more"):
+            provided_servers(PROCESS, pool, sessions_per_server=8)
 
 
 def servers_of_this_process() -> list[psutil.Process]:
