@@ -18,7 +18,7 @@ from openenv_trl.errors import ConfigurationError, DeadlineExceededError, Provid
 from openenv_trl.providers.base import Replica, ReplicaExit, run_sync
 from openenv_trl.providers.engine_provider import EngineProvider
 from openenv_trl.providers.readiness import listening_elsewhere
-from openenv_trl.providers.spec import ContainerSpec
+from openenv_trl.providers.spec import ContainerSpec, variables_of
 from openenv_trl.providers.spec_fields import spec_or_fields
 
 SpecT = TypeVar("SpecT", bound=ContainerSpec)
@@ -228,7 +228,7 @@ class ContainerCalls(EngineProvider[SpecT]):
                 )
             wanted["published_port"] = port
         if env_vars is not None:
-            wanted["env_vars"] = {**wanted.get("env_vars", {}), **env_vars}
+            wanted["env_vars"] = {**variables_of(wanted.get("env_vars", {})), **variables_of(env_vars)}
         if "image" not in wanted:
             raise ConfigurationError(
                 f"{type(self).__name__} has nothing to run: name an image, such as image='echo-env:latest'."

@@ -155,7 +155,7 @@ class ProcessProvider(Provider):
             fields: dict[str, Any] = {
                 "environment": str(command) if isinstance(command, str | Path) else _words(command),
                 "replicas": replicas,
-                "env_vars": dict(env_vars or {}),
+                "env_vars": env_vars or {},
                 "ready_timeout_s": ready_timeout_s,
                 "stop_grace_s": stop_grace_s,
                 "log_path": None if log_path is None else Path(log_path),

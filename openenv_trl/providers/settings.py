@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -12,6 +13,9 @@ LARGEST = 10**9
 """The largest number that can be set: as seconds 31 years. Far beyond it engines and clocks overflow."""
 SIZE = "a size in bytes"
 """In the annotation of a field: it has a limit of its own."""
+
+_SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_SECONDS)})\s*")
 
 
 class Settings(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -25,6 +29,14 @@ class Settings(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             # Pydantic would read `memory: true` as one byte.
             if bool not in kinds and (int in kinds or float in kinds):
                 raise ValueError(f"{str(value).lower()} is no number, and a number is meant")
+        return value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _seconds_have_no_unit(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str) and str(info.field_name).endswith("_s") and (unit := _DURATION.fullmatch(value)):
+            seconds = float(unit[1]) * _SECONDS[unit[2]]
+            raise ValueError(f"{value!r:.60} is no number of seconds: write {seconds:g}")
         return value
 
     @field_validator("*", mode="after")

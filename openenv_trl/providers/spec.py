@@ -7,14 +7,17 @@ name one; `openenv_trl.providers.specs` has them all.
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from openenv_trl.providers.settings import SIZE, Settings
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_LEAST_MEMORY = 6 * 1024**2  # what Docker takes; no Python starts in less
 _LARGEST_SIZE = 2**60
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
@@ -41,6 +44,8 @@ Bytes = Annotated[int, BeforeValidator(_bytes_of), Field(ge=0), AfterValidator(_
 
 
 def _text_of(value: Any) -> Any:
+    if value is None:
+        raise ValueError("there is no value: write a text, such as '1', or '' for an empty one")
     # YAML's `MAX_CONCURRENT_ENVS: 64` and `DEBUG: true` are meant as the text.
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -64,9 +69,41 @@ def _variable_value(value: str) -> str:
     return value
 
 
+def variables_of(given: Any) -> Any:
+    """Read ``["NAME=VALUE"]``, as compose files also have it; a mapping stays as it is."""
+    if not isinstance(given, list | tuple):
+        return given
+    read: dict[str, str] = {}
+    for each in cast("Sequence[Any]", given):
+        name, sign, value = str(each).partition("=")
+        if not sign:
+            raise ValueError(f"{each!r:.60} is no variable: write NAME=VALUE, or all as a mapping, {{NAME: VALUE}}")
+        read[name] = value
+    return read
+
+
 VariableName = Annotated[str, AfterValidator(_variable_name)]
-Variables = dict[VariableName, Annotated[Text, AfterValidator(_variable_value)]]
+Variables = Annotated[
+    dict[VariableName, Annotated[Text, AfterValidator(_variable_value)]], BeforeValidator(variables_of)
+]
 """Environment variables, as a process can be given them."""
+
+
+def _words_of(command: Any) -> Any:
+    """Reads a command that is written as in a shell; it is run without one."""
+    if not isinstance(command, str):
+        return command
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r:.60} cannot be split into words ({error}): write a list of them") from None
+    if not words:
+        raise ValueError("it is empty: write the program and its arguments, or leave it out")
+    return words
+
+
+Words = Annotated[list[str], BeforeValidator(_words_of)]
+"""A command: its words, or one text with them as a shell splits it."""
 
 
 # Whoever stops a provider is done with its servers: their episodes get no time to end, unless the variable says so.
@@ -100,8 +137,8 @@ class ContainerSpec(ServerSpec, frozen=True):
 
     image: str = Field(min_length=1)
     """The image to run, such as ``echo-env:latest``."""
-    command: list[str] | None = None
-    """What to run in it, in place of the image's own command."""
+    command: Words | None = None
+    """What to run in it, as words or as one text, in place of the image's own command."""
     port: int = Field(default=8000, ge=1, le=65535)
     """The port on which the server listens inside its container."""
     labels: dict[str, Text] = Field(default_factory=dict[str, Text])
@@ -124,3 +161,11 @@ class ContainerSpec(ServerSpec, frozen=True):
     """Whether the server runs without any Linux capability, and cannot gain one."""
     lease_s: float = Field(default=60.0, gt=0)
     """Seconds after which a server ends by itself, when its owner has stopped to renew its lease."""
+
+    @field_validator("memory")
+    @classmethod
+    def _enough_memory(cls, size: int | None) -> int | None:
+        if size is not None and 0 < size < _LEAST_MEMORY:
+            meant = f"; is '{size}m' meant?" if size < 2**16 else ""
+            raise ValueError(f"{size} bytes is too little for any server{meant or '. 6m is the least'}")
+        return size

@@ -107,3 +107,39 @@ def test_sizes_and_switches_and_numbers_as_text_are_read_as_before():
     assert isinstance(spec, ServerSpec)
     given = spec.model_dump()
     assert (given["memory"], given["read_only"], given["cpus"], given["gpus"]) == (8 * 1024**4, True, 1.5, "all")
+
+
+CONTAINERS = pytest.mark.parametrize("kind", ["docker", "swarm", "kubernetes", "daytona"])
+
+
+@CONTAINERS
+def test_a_container_is_described_as_a_compose_file_does(kind):
+    settings = {"type": kind, "image": "echo-env", "command": "sleepy '1 2' x", "env_vars": ["A=1", "B=c=d", "C="]}
+    spec: Any = read_spec(settings)
+    assert spec.command == ["sleepy", "1 2", "x"]
+    assert spec.env_vars == {"A": "1", "B": "c=d", "C": ""}
+
+
+@CONTAINERS
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("command", "sleepy '1", r"command: .*cannot be split into words .*write a list of them"),
+        ("command", "  ", r"command: it is empty: write the program"),
+        ("env_vars", ["A"], r"env_vars: 'A' is no variable: write NAME=VALUE"),
+        ("env_vars", {"A": None}, r"env_vars.A: there is no value: write a text, such as '1', or '' for an empty one"),
+        ("lease_s", "1m", r"lease_s: '1m' is no number of seconds: write 60\."),
+        ("ready_timeout_s", "1.5 h", r"ready_timeout_s: '1.5 h' is no number of seconds: write 5400\."),
+        ("memory", 512, r"memory: 512 bytes is too little for any server; is '512m' meant\?"),
+        ("memory", "512k", r"memory: 524288 bytes is too little for any server\. 6m is the least"),
+    ],
+)
+def test_a_common_slip_is_told_with_what_to_write(kind, field, value, message):
+    with pytest.raises(ConfigurationError, match=message):
+        read_spec({"type": kind, "image": "echo-env", field: value})
+
+
+@pytest.mark.parametrize("name", ["my env/1", "", "-env", "wörld"])
+def test_a_name_that_no_container_can_have_is_refused_with_what_it_may_be(name):
+    with pytest.raises(ConfigurationError, match=r"name: .* can be no container's name: use letters, digits, '_'"):
+        read_spec({"type": "docker", "image": "echo-env", "name": name})

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from openenv_trl.providers.spec import Bytes, ContainerSpec
+from openenv_trl.providers.spec import Bytes, ContainerSpec, Words
 
 SNAPSHOT = "snapshot:"
 DOCKERFILE = "dockerfile:"
@@ -20,7 +20,7 @@ class DaytonaSpec(ContainerSpec, frozen=True):
     image: str = Field(min_length=1)
     """An image of a registry that Daytona reaches, ``snapshot:name`` of a snapshot there, or ``dockerfile:path`` of a
     file here, which Daytona builds with the files that it copies."""
-    command: list[str] | None = None
+    command: Words | None = None
     """What serves, run in the sandbox. If None, the ``openenv.yaml`` in ``/app/env``, or else below ``/app``, says it:
     this package's server where the image has it, uvicorn where not. The image's own command is not run."""
     api_key: SecretStr | None = None

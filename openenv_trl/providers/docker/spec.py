@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,7 @@ SANDBOX_DEFAULTS: Mapping[str, Any] = {
 }
 """What fields that are None become, where the image is labelled as a sandbox."""
 
+_CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 # A server that writes a line for each request fills a disk in a training run; `docker logs` still shows the last ones.
 _LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
 # The engine passes questions for outside names on, also from an internal network, and so lets data out. It asks a name
@@ -57,6 +59,16 @@ class DockerSpec(ContainerSpec, frozen=True):
     """The size of /dev/shm; the engine's default (64 MiB) if None."""
     gpus: int | Literal["all"] | None = None
     """GPUs that the server may use."""
+
+    @field_validator("name")
+    @classmethod
+    def _name_of_a_container(cls, name: str | None) -> str | None:
+        if name is not None and not _CONTAINER_NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r:.80} can be no container's name: use letters, digits, '_', '.' and '-'; a letter or digit "
+                "is first"
+            )
+        return name
 
     @field_validator("seccomp_profile")
     @classmethod

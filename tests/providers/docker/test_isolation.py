@@ -20,9 +20,9 @@ def limits(provider: LocalDockerProvider) -> dict[str, Any]:
 
 
 def test_fields_that_are_given_win_over_the_images_labels() -> None:
-    spec = DockerSpec(image="coding-env", memory=5, read_only=False)
+    spec = DockerSpec(image="coding-env", memory=8 * 1024**2, read_only=False)
     filled = with_defaults(spec, {SANDBOX_LABEL: "true"})
-    assert (filled.memory, filled.read_only) == (5, False)
+    assert (filled.memory, filled.read_only) == (8 * 1024**2, False)
     assert (filled.network, filled.pids, filled.cpus) == ("internal", 256, 1.0)
     assert with_defaults(spec, {SANDBOX_LABEL: "false"}).network == "open"
     assert with_defaults(spec, {}).pids == 512
