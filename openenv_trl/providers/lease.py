@@ -6,6 +6,7 @@ image of the public package, is found out by its answer and left alone from then
 
 from __future__ import annotations
 
+import hmac
 import importlib
 import logging
 import secrets
@@ -17,7 +18,14 @@ import anyio
 import anyio.to_thread
 
 from openenv_trl.providers.base import Replica
-from openenv_trl.wire.lease import LEASE_HEADER, LEASE_PATH, LEASE_START_VARIABLE, LEASE_TOKEN_VARIABLE, LEASE_VARIABLE
+from openenv_trl.wire.lease import (
+    LEASE_HEADER,
+    LEASE_PATH,
+    LEASE_SECRET_HEADER,
+    LEASE_START_VARIABLE,
+    LEASE_TOKEN_VARIABLE,
+    LEASE_VARIABLE,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -99,6 +107,7 @@ class LeaseKeeper:
     def __init__(self, replicas: Callable[[], Iterable[Replica]]) -> None:
         self._replicas = replicas
         self._token = secrets.token_urlsafe(32)
+        self._secret = secrets.token_bytes(32)
         self._refused: set[str] = set()
 
     def variables(self, lease_s: float, start_s: float) -> dict[str, str]:
@@ -142,7 +151,7 @@ class LeaseKeeper:
     ) -> None:
         import httpx
 
-        headers = {**replica.headers, LEASE_HEADER: self._token}
+        headers = {**replica.headers, LEASE_HEADER: self._token, LEASE_SECRET_HEADER: self._secret_of(replica)}
         try:
             async with limiter:
                 response = await client.post(f"{replica.base_url.rstrip('/')}{LEASE_PATH}", headers=headers)
@@ -158,6 +167,10 @@ class LeaseKeeper:
         else:
             self._tell_of_refusal(replica, response.status_code)
             plan.failed(replica.name, anyio.current_time())
+
+    def _secret_of(self, replica: Replica) -> str:
+        """What renews this server alone: no server is told what renews another."""
+        return hmac.new(self._secret, replica.name.encode(), "sha256").hexdigest()
 
     def _tell_of_refusal(self, replica: Replica, status: int) -> None:
         level = logging.DEBUG if status >= 500 or replica.name in self._refused else logging.WARNING

@@ -5,6 +5,8 @@ that an environment which blocks the event loop keeps nothing alive; one that bl
 timer of the interpreter's own. Time in which the process stood still, as in a paused container, does not count; a
 process that stood still for longer than its lease and `HARD_S` ends when it goes on.
 
+What renews it is the token of the environment only until the first renewal, which puts the owner's secret in its place.
+
 Without the variable OPENENV_TRL_LEASE_S there is no lease: no thread and no path.
 """
 
@@ -36,6 +38,7 @@ HARD_S = 10.0
 _SECOND_SIGNAL_S = 0.5  # the first one begins a drain, which waits for episodes that nobody plays any more
 _DEFAULT_START_S = 120.0
 _LONGEST_STEP_S = 5.0
+_DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class LeaseTerms:
     start_s: float
     """Seconds within which it has to serve."""
     token: str
-    """What renews it."""
+    """What renews it the first time."""
 
     def opens(self, given: str) -> bool:
         """Whether this is the token; takes the same time for every wrong one."""
@@ -112,6 +115,18 @@ class LeaseRecord:
         """Renew."""
         os.utime(self.fd)
 
+    def secret(self) -> bytes:
+        """The digest of what renews it; empty as long as that is the token."""
+        return os.pread(self.fd, _DIGEST_BYTES, 0)
+
+    def keep_secret(self, secret: str) -> bool:
+        """Have a secret renew it from now on; False where another one does already."""
+        digest = _digest(secret)
+        # One write of so few bytes is whole. Were there two at the same time, whoever is not read back has lost.
+        if not self.secret():
+            os.pwrite(self.fd, digest, 0)
+        return hmac.compare_digest(self.secret(), digest)
+
     @property
     def renewed_at(self) -> int:
         """A number that every renewal changes; 0 before the first."""
@@ -165,9 +180,21 @@ class Lease:
                 self._clock.renew()
                 self._arm_timer()
 
-    def renew(self) -> None:
-        """The owner lives."""
-        self.record.touch()
+    def renew(self, token: str, secret: str | None = None) -> bool:
+        """The owner lives; False where this is not the owner.
+
+        Args:
+            token: What the environment said.
+            secret: What is to take its place, or has taken it; None of an owner that knows only the token.
+        """
+        kept = self.record.secret()
+        if kept:
+            opens = secret is not None and hmac.compare_digest(_digest(secret), kept)
+        else:
+            opens = self.terms.opens(token) and (not secret or self.record.keep_secret(secret))
+        if opens:
+            self.record.touch()
+        return opens
 
     def _watch(self) -> None:
         clock, renewed_at, at = self._clock, 0, time.monotonic()
@@ -201,7 +228,10 @@ _taken: Lease | None = None
 def take_lease(environment: MutableMapping[str, str] | None = None) -> Lease | None:
     """Return this process's lease; None where it has none.
 
-    The variables are taken out, so that neither an environment's code nor what it starts can renew the lease.
+    The variables are taken out, so that what an environment starts does not inherit them. Other processes of the same
+    user may still read them, as in ``/proc/1/environ`` of a container; the owner's first renewal, which comes within a
+    quarter of the lease once the server can be reached, makes the token worthless. Code within this very process can do
+    all that the process can.
 
     Raises:
         ConfigurationError: The variables cannot be used.
@@ -219,6 +249,11 @@ def keep_lease(lease: Lease) -> None:
     """Have `take_lease` return this one: a worker's, which its parent gave it."""
     global _taken
     _taken = lease
+
+
+def _digest(secret: str) -> bytes:
+    # Not the secret itself: the record can be read by other processes of the same user.
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
 def _read_terms(variables: MutableMapping[str, str]) -> LeaseTerms:

@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from openenv_trl.server.access_middleware import Application, Message, Receive, Send
 from openenv_trl.server.lease import Lease, take_lease
 from openenv_trl.wire.codec import encode
-from openenv_trl.wire.lease import LEASE_HEADER, LEASE_PATH
+from openenv_trl.wire.lease import LEASE_HEADER, LEASE_PATH, LEASE_SECRET_HEADER
 
-_WRONG_TOKEN = {"detail": f"The header {LEASE_HEADER} does not have this server's token."}
+_WRONG_TOKEN = {"detail": f"The headers {LEASE_HEADER} and {LEASE_SECRET_HEADER} do not have what renews this server."}
 _NOT_POST = {"detail": f"{LEASE_PATH} takes POST only."}
 
 
@@ -52,11 +52,11 @@ class LeaseDoor:
         if scope["method"] != "POST":
             await _send(send, 405, _NOT_POST)
             return
-        given = next((value for name, value in scope["headers"] if name == LEASE_HEADER.encode()), b"")
-        if not self._lease.terms.opens(given.decode("latin-1")):
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        token = headers.get(LEASE_HEADER.encode(), "")
+        if not self._lease.renew(token, headers.get(LEASE_SECRET_HEADER.encode())):
             await _send(send, 403, _WRONG_TOKEN)
             return
-        self._lease.renew()
         await _send(send, 204, None)
 
 

@@ -2,6 +2,10 @@
 
 A server that is started with a lease ends by itself when nobody renews it. ``POST /lease`` with the token renews: 204;
 another token: 403. A server without a lease has no such path.
+
+The token stands in the server's environment, where others may read it. So the first renewal puts a secret in its place,
+which only the owner's process has: it sends both, and from then on the server takes the secret alone. The owner goes on
+to send both, for a server that was started again, and for one that knows of no secret.
 """
 
 LEASE_VARIABLE = "OPENENV_TRL_LEASE_S"
@@ -13,3 +17,5 @@ LEASE_START_VARIABLE = "OPENENV_TRL_LEASE_START_S"
 LEASE_PATH = "/lease"
 LEASE_HEADER = "x-openenv-lease"
 """The header with the token."""
+LEASE_SECRET_HEADER = "x-openenv-lease-secret"
+"""The header with the secret that takes the token's place at the first renewal."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,3 +69,12 @@ def test_seconds_that_are_none_are_refused_with_the_variables_name(seconds):
 def test_a_lease_that_nobody_could_renew_is_refused():
     with pytest.raises(ConfigurationError, match="OPENENV_TRL_LEASE_TOKEN is not"):
         take_lease({"OPENENV_TRL_LEASE_S": "60"})
+
+
+def test_the_record_holds_no_secret_and_the_first_one_stays():
+    record = LeaseRecord.anonymous()
+    assert record.secret() == b""
+    assert record.keep_secret("the-owners")
+    assert record.keep_secret("the-owners")
+    assert not record.keep_secret("anothers")
+    assert b"the-owners" not in os.pread(record.fd, 1000, 0)

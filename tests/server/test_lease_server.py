@@ -91,8 +91,9 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.read()
 
-    def renew(self, token: str = TOKEN) -> int:
-        return self.ask("POST", "/lease", **{"X-OpenEnv-Lease": token})[0]
+    def renew(self, token: str = TOKEN, secret: str | None = None) -> int:
+        also = {} if secret is None else {"X-OpenEnv-Lease-Secret": secret}
+        return self.ask("POST", "/lease", **{"X-OpenEnv-Lease": token, **also})[0]
 
     def log(self) -> str:
         """Wait for its end, and return what it wrote."""
@@ -213,6 +214,20 @@ def test_an_environments_code_cannot_see_the_token(start):
     assert status == 200
     assert TOKEN.encode() not in body
     assert b"OPENENV_TRL_LEASE" not in body
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_after_the_first_renewal_the_environments_token_renews_no_more(start, way):
+    server = start(WAYS[way], lease_s=60.0)
+    assert server.ask("GET", "/health")[0] == 200
+    assert server.renew() == 204  # an owner that knows no secret
+    assert server.renew("wrong", "the-owners") == 403
+    assert server.renew(TOKEN, "the-owners") == 204
+    for _ in range(4):  # whichever worker answers
+        assert server.renew() == 403
+        assert server.renew(TOKEN, "anothers") == 403
+        assert server.renew(TOKEN, "the-owners") == 204
+        assert server.renew("", "the-owners") == 204
 
 
 def test_a_server_without_a_lease_has_no_path_and_no_thread(start):

@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from tests.providers.engines import docker
+
 pytestmark = [pytest.mark.docker]
 
 
@@ -63,6 +65,32 @@ def test_a_container_ends_by_its_lease_when_its_owner_stands_still(own, leased_i
     owner = own({"type": "docker", "image": leased_image, "name": "leased", "lease_s": 3.0})
     owner.read("ready")
     owner.kill(signal.SIGSTOP)
+    owner.wait_nothing_left()
+
+
+WITH_THE_CONTAINERS_OWN_TOKEN = """
+import pathlib, urllib.error, urllib.request
+environment = dict(each.split("=", 1) for each in pathlib.Path("/proc/1/environ").read_text().split(chr(0)) if each)
+headers = {"X-OpenEnv-Lease": environment["OPENENV_TRL_LEASE_TOKEN"]}
+request = urllib.request.Request("http://127.0.0.1:8000/lease", data=b"", headers=headers)
+try:
+    print(urllib.request.urlopen(request, timeout=30).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+def test_what_a_container_can_read_of_its_lease_does_not_renew_it_once_its_owner_has(own, leased_image, wait_until):
+    owner = own({"type": "docker", "image": leased_image, "name": "leased", "lease_s": 12.0})
+    owner.read("ready")
+    (container,) = [each.split()[1] for each in owner.left() if each.startswith("ps")]
+
+    def refused() -> bool:
+        run = docker("exec", container, "python", "-c", WITH_THE_CONTAINERS_OWN_TOKEN, check=False)
+        return run.stdout.strip() == "403"
+
+    wait_until(refused, "the token of the environment renews the lease for ever")
+    owner.kill_with_reaper()
     owner.wait_nothing_left()
 
 

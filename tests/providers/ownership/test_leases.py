@@ -16,7 +16,7 @@ from openenv_trl.providers.base import Replica
 from openenv_trl.providers.engine_provider import EngineProvider
 from openenv_trl.providers.lease import RenewalPlan
 from openenv_trl.providers.spec import ContainerSpec
-from openenv_trl.wire.lease import LEASE_HEADER, LEASE_TOKEN_VARIABLE, LEASE_VARIABLE
+from openenv_trl.wire.lease import LEASE_HEADER, LEASE_SECRET_HEADER, LEASE_TOKEN_VARIABLE, LEASE_VARIABLE
 
 LEASE_S = 2.0
 
@@ -106,6 +106,9 @@ def test_leases_are_renewed_while_the_owners_main_thread_computes(servers):
             headers = leased.renewals[0][1]
     assert len(at) >= 4
     assert headers[LEASE_HEADER] == provider.variables[LEASE_TOKEN_VARIABLE]
+    secrets = {headers[LEASE_SECRET_HEADER] for _, headers in leased.renewals}
+    assert len(secrets) == 1
+    assert not secrets & set(provider.variables.values())
     assert headers["x-door"] == "open"
     assert provider.variables[LEASE_VARIABLE] == "2"
 
