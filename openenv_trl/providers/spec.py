@@ -166,6 +166,6 @@ class ContainerSpec(ServerSpec, frozen=True):
     @classmethod
     def _enough_memory(cls, size: int | None) -> int | None:
         if size is not None and 0 < size < _LEAST_MEMORY:
-            meant = f"; is '{size}m' meant?" if size < 2**16 else ""
-            raise ValueError(f"{size} bytes is too little for any server{meant or '. 6m is the least'}")
+            meant = f"is '{size}m' meant? " if size < 2**16 else ""
+            raise ValueError(f"{meant}{size} bytes is too little for any server; 6m is the least")
         return size

@@ -55,7 +55,7 @@ def read_spec(settings: Mapping[str, Any] | ServerSpec) -> ServerSpec:
     if not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = settings if isinstance(settings, str) and settings in _HOMES else "docker"
         raise ConfigurationError(
-            f"A provider is named by its type and what it is to run, and {settings!r:.60} says neither, or not both. "
+            f"A provider is given by its type and what it is to run, and not by {settings!r:.60}. "
             f"Write {{type: {kind}, {_EXAMPLES.get(kind, _EXAMPLE)}}}, say."
         )
     kind = settings.get("type")

@@ -130,8 +130,8 @@ def test_a_container_is_described_as_a_compose_file_does(kind):
         ("env_vars", {"A": None}, r"env_vars.A: there is no value: write a text, such as '1', or '' for an empty one"),
         ("lease_s", "1m", r"lease_s: '1m' is no number of seconds: write 60\."),
         ("ready_timeout_s", "1.5 h", r"ready_timeout_s: '1.5 h' is no number of seconds: write 5400\."),
-        ("memory", 512, r"memory: 512 bytes is too little for any server; is '512m' meant\?"),
-        ("memory", "512k", r"memory: 524288 bytes is too little for any server\. 6m is the least"),
+        ("memory", 512, r"memory: is '512m' meant\? 512 bytes is too little for any server; 6m is the least"),
+        ("memory", "512k", r"memory: 524288 bytes is too little for any server; 6m is the least"),
     ],
 )
 def test_a_common_slip_is_told_with_what_to_write(kind, field, value, message):
