@@ -85,7 +85,7 @@ class BackgroundLoop:
                     scopes.append(scope)
                     try:
                         outcome.set_result(await function(*arguments))
-                    except Exception as error:
+                    except (Exception, SystemExit, KeyboardInterrupt) as error:  # the loop goes on, whatever it is
                         outcome.set_exception(error)
             finally:
                 outcome.cancel()  # does nothing where it is done

@@ -176,6 +176,7 @@ async def test_exits_come_in_their_order_each_once_also_those_from_before_the_wa
             gone = await provider.wait_exited()
         assert (gone.replica, gone.exit_code, gone.log_tail) == (second, -9, "child-1 says goodbye")
         assert "has died: ended with exit code -9" in gone.message
+        assert await anyio.to_thread.run_sync(heard.wait, 60)
         for each in (first, third):
             heard.clear()
             provider.kill(each)
@@ -205,6 +206,19 @@ async def test_a_replica_that_is_removed_is_no_exit_and_stop_sends_waiters_away(
     assert told == []
     with pytest.raises(ProviderError, match="does not run"):
         await provider.wait_exited()
+
+
+async def test_what_ends_a_program_ends_no_loop_of_a_provider() -> None:
+    def leave(name: str) -> None:
+        raise SystemExit(3)
+
+    provider = engine()
+    async with provider:
+        provider.before_launch = leave
+        with pytest.raises(SystemExit):
+            await provider.add_replica()
+        assert await provider.alive()
+    assert provider.living == []
 
 
 async def test_a_callback_that_fails_keeps_no_exit_back() -> None:
