@@ -128,6 +128,8 @@ class GenerationBridge:
             try:
                 portal.start_task_soon(anyio.lowlevel.checkpoint)
             except RuntimeError as error:
+                with contextlib.suppress(queue.Empty):  # it ended in good order, just now
+                    return self._requests.get_nowait()
                 raise PolicyError(
                     "The rollout's event loop has ended: code that it called raised what ends a program."
                 ) from error
@@ -152,7 +154,9 @@ class GenerationBridge:
         ) as error:  # whatever generation raises belongs to the caller of the policy, on the other thread
             request.error = PolicyError(f"Generation failed: {type(error).__name__}: {error}", phase="generate")
             request.error.__cause__ = error
-        portal.call(request.done.set)
+        # Where the loop has ended meanwhile nobody waits for it; the work's own end says why.
+        with contextlib.suppress(RuntimeError):
+            portal.call(request.done.set)
 
 
 def _if_known(logprobs: Sequence[float | None] | None) -> list[float] | None:

@@ -147,6 +147,8 @@ class EnvironmentRollout:
         self._trainer_state: Any = None
         self._portal: anyio.from_thread.BlockingPortal | None = None
         self._runs: set[anyio.CancelScope] = set()
+        self._closed = False
+        """Whether it was closed since its loop was started."""
         self._exit = contextlib.ExitStack()
 
     @property
@@ -216,7 +218,11 @@ class EnvironmentRollout:
         )
 
     def close(self) -> None:
-        """Close all sessions and end the background loop. Called at interpreter exit too."""
+        """Close all sessions and end the background loop. Called at interpreter exit too.
+
+        A batch that another thread has just played ends with an error that says so.
+        """
+        self._closed = True
         if self._portal is not None:
             # An interrupt can hit the main thread at any moment: a run that it no longer knows of would wait for it.
             # Where the loop itself has ended there is nothing left to cancel.
@@ -251,11 +257,11 @@ class EnvironmentRollout:
             if kwargs is None:
                 kwargs = dict(getattr(trainer.args, "chat_template_kwargs", None) or {})
             setting = (trainer.processing_class, int(trainer.args.max_completion_length), kwargs)
+            return portal.start_task_soon(self._play, tasks, bridge, setting)
         except Exception as error:
             failed: concurrent.futures.Future[BatchResult] = concurrent.futures.Future()
             failed.set_exception(error)
             return failed
-        return portal.start_task_soon(self._play, tasks, bridge, setting)
 
     def _tasks(self, prompts: list[Any], trainer: Any, batch: str) -> list[Task]:
         training = bool(trainer.model.training)
@@ -280,12 +286,14 @@ class EnvironmentRollout:
             self._write(result.trajectories, trainer, batch)
             return result, None
         except Exception as error:
-            return BatchResult([]), error
+            return BatchResult([]), _closed_meanwhile(error) if self._closed else error
 
     async def _play(
         self, tasks: list[Task], bridge: GenerationBridge, setting: tuple[Any, int, dict[str, Any]]
     ) -> BatchResult:
         with anyio.CancelScope() as scope:
+            if self._closed:  # before it had begun
+                scope.cancel()
             self._runs.add(scope)
             try:
                 await self._environments.open()
@@ -293,7 +301,7 @@ class EnvironmentRollout:
                 return await self._environments.run(tasks, bridge, self._observer)
             finally:
                 self._runs.discard(scope)
-        raise ConfigurationError("The rollout was closed while a batch was played.")
+        raise _closed_meanwhile()
 
     def _cancel_runs(self) -> None:
         for scope in list(self._runs):
@@ -313,7 +321,12 @@ class EnvironmentRollout:
         """What to do with the batch: all ranks have the same reports, and so find the same."""
         decision = self._skipped.decide(BatchTally.merged([report.tally for report in reports]))
         if decision.verdict is Verdict.STOP:
-            states = portal.call(self._environments.server_states)
+            try:
+                states = portal.call(self._environments.server_states)
+            except RuntimeError as error:
+                if not self._closed:
+                    raise
+                raise _closed_meanwhile(error) from error
             raise RolloutFailureError(f"{decision.message} The servers now: {states}. Look at their logs.")
         if decision.message and trainer.accelerator.is_main_process:
             logger.warning("Batch %s: %s", batch, decision.message)
@@ -322,6 +335,7 @@ class EnvironmentRollout:
     def _started_portal(self, trainer: Any) -> anyio.from_thread.BlockingPortal:
         """The portal of the loop, which is started when it is first needed; and the trainer's state taken in."""
         if self._portal is None:
+            self._closed = False
             self._portal = self._exit.enter_context(anyio.from_thread.start_blocking_portal("asyncio"))
             self._exit.callback(self._portal.call, self._environments.aclose)
             atexit.register(self.close)
@@ -358,6 +372,15 @@ class EnvironmentRollout:
         if self._writer is None:
             self._writer = TrajectoryWriter(self._writer_folder, rank=int(trainer.accelerator.process_index))
         self._writer.write(trajectories, batch)
+
+
+def _closed_meanwhile(cause: Exception | None = None) -> ConfigurationError:
+    error = ConfigurationError(
+        "The rollout was closed while a batch was played. Close it once trainer.train() has returned; to end the "
+        "training early, set control.should_training_stop in a callback of the trainer."
+    )
+    error.__cause__ = cause
+    return error
 
 
 def _refuse_another_tool_loop(trainer: Any) -> None:

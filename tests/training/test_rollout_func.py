@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from datasets import Dataset, IterableDataset
 
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
 from openenv_trl.rollout import EndReason, TextActions, read_parquet
+from openenv_trl.rollout.observer import Observers, Phase
 from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.generation import GenerationBridge
@@ -237,6 +239,43 @@ def test_an_interrupt_at_any_moment_leaves_no_episode_waiting(
     monkeypatch.setattr(GenerationBridge, "serve", interrupted)
     with pytest.raises(KeyboardInterrupt), EnvironmentRollout(blackjack_url, limits=LIMITS) as rollout:
         make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1).train()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("moment", ["before it begins", "while the model generates", "while the environment steps"])
+def test_closing_from_another_thread_ends_the_batch_with_what_happened_and_leaves_no_session(
+    make_trainer: MakeTrainer, blackjack_url: str, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    class Watch(Observers):
+        def phase_changed(self, index: int, phase: Phase, now: float) -> None:
+            if phase is Phase.STEPPING and moment == "while the environment steps":
+                close(wait=False)  # it waits for the loop, which this is
+
+    rollout = EnvironmentRollout(blackjack_url, limits=LIMITS, observer=Watch([]))
+    closing = threading.Thread(target=rollout.close)
+
+    def close(*_: Any, wait: bool = True) -> str:
+        if closing.ident is None:
+            closing.start()
+        if wait:
+            closing.join()
+        return call("hit")
+
+    if moment == "before it begins":
+        tasks = rollout._tasks
+        monkeypatch.setattr(rollout, "_tasks", lambda *given: (tasks(*given), close())[0])
+    trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
+    Replies(trainer, close if moment == "while the model generates" else lambda *_: call("hit"))
+    with pytest.raises(ConfigurationError, match="The rollout was closed while a batch was played"):
+        trainer.train()
+    closing.join()
+    assert httpx.get(f"{blackjack_url}/capacity").json()["active_sessions"] == 0
+    with rollout:
+        again = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
+        monkeypatch.undo()
+        Replies(again, lambda *_: call("stand"))
+        again.train()
+        assert rollout.metrics["failed_fraction"] == 0.0
 
 
 def test_one_server_that_answers_is_enough(make_trainer: MakeTrainer, blackjack_url: str) -> None:
