@@ -65,6 +65,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         self._numbers = itertools.count()
         self._sink = Outlet(f"openenv-{type(self).__name__}-callbacks", on_exit, on_log)
         self._upkeep = Upkeep(self._leased)
+        self._guarded: dict[str, Any] | None = None
 
     # What an engine does, on the provider's loop.
 
@@ -142,7 +143,9 @@ class EngineProvider(Provider, Generic[SpecT]):
     def _place(self) -> dict[str, Any] | None:
         """Where the engine is, for `openenv_trl.providers.ownership.sweep`; None where it cannot sweep."""
         if self.spec.type in ("docker", "swarm"):
-            return {"type": self.spec.type, "docker_host": getattr(self, "_docker_host", None)}
+            from openenv_trl.providers.ownership.docker_place import docker_place
+
+            return docker_place(self.spec.type, getattr(self, "_docker_host", None))
         return None
 
     def _default_name(self) -> str:
@@ -296,7 +299,8 @@ class EngineProvider(Provider, Generic[SpecT]):
         async with self._connecting:
             if not self._connected:
                 self._sink.open(self.spec.log_path)
-                await self._upkeep.guard(self._place())
+                self._guarded = self._place()
+                await self._upkeep.guard(self._guarded)
                 try:
                     await self._connect()
                 except BaseException:
@@ -316,7 +320,7 @@ class EngineProvider(Provider, Generic[SpecT]):
             if kept.exit is not None:
                 kept.exit = replace(kept.exit, replica=kept.replica)
             # Before it is ready: a server that takes long to be healthy serves already, and its lease runs.
-            await self._upkeep.begin(self._spawn, self._lease_s(), self._place())
+            await self._upkeep.begin(self._spawn, self._lease_s(), self._guarded)
             if ready:
                 await self._await_ready(kept, None)
         except BaseException:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,11 +80,12 @@ class EngineConnection:
             raise _unreachable(self.address, error) from None
 
 
-async def open_engine(docker_host: str | None = None) -> EngineConnection:
+async def open_engine(docker_host: str | None = None, environment: Mapping[str, str] | None = None) -> EngineConnection:
     """Reach the engine.
 
     Args:
         docker_host: Its address; found as the docker command does if None.
+        environment: Environment variables that say where it is, and how to speak to it; this process's if None.
 
     Raises:
         ConfigurationError: aiodocker is not installed, or an address cannot be used.
@@ -92,7 +93,7 @@ async def open_engine(docker_host: str | None = None) -> EngineConnection:
     """
     if importlib.util.find_spec("aiodocker") is None:
         raise ConfigurationError("Docker needs the package aiodocker: pip install 'openenv-trl[docker]'.")
-    address = await anyio.to_thread.run_sync(find_engine, docker_host)
+    address = await anyio.to_thread.run_sync(find_engine, docker_host, environment)
     # In a thread: the import takes 0.2 s, and the loop has other providers' work to do.
     aiodocker: Any = await anyio.to_thread.run_sync(importlib.import_module, "aiodocker")
     connector = _connector(address)

@@ -32,10 +32,12 @@ class DockerInventory(Inventory):
 
     Args:
         docker_host: Its address; found as the docker command does if None.
+        settings: Environment variables that say how; this process's if None.
     """
 
-    def __init__(self, docker_host: str | None = None) -> None:
+    def __init__(self, docker_host: str | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._docker_host = docker_host
+        self._settings = settings
         self._engine: EngineConnection | None = None
 
     @property
@@ -45,7 +47,7 @@ class DockerInventory(Inventory):
         return f"Docker at {where}" if where else "Docker"
 
     async def __aenter__(self) -> DockerInventory:
-        self._engine = await open_engine(self._docker_host)
+        self._engine = await open_engine(self._docker_host, self._settings)
         return self
 
     async def __aexit__(

@@ -42,7 +42,7 @@ def inventory_of(place: Mapping[str, Any]) -> Inventory:
     if kind in ("docker", "swarm"):
         from openenv_trl.providers.ownership.docker_engine import DockerInventory
 
-        return DockerInventory(place.get("docker_host"))
+        return DockerInventory(place.get("docker_host"), place.get("settings"))
     if kind == "kubernetes":
         from openenv_trl.providers.kubernetes.inventory import KubernetesInventory
 
@@ -51,10 +51,6 @@ def inventory_of(place: Mapping[str, Any]) -> Inventory:
         from openenv_trl.providers.ownership.processes import ProcessInventory
 
         return ProcessInventory()
-    if kind == "kubernetes":
-        from openenv_trl.providers.kubernetes.inventory import KubernetesInventory
-
-        return KubernetesInventory(**{key: value for key, value in place.items() if key != "type"})
     raise ValueError(f"no place has the type {kind!r}")
 
 

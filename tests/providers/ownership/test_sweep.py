@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -15,6 +17,7 @@ import pytest
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers.owner import this_owner
 from openenv_trl.providers.ownership.docker_engine import DockerInventory
+from openenv_trl.providers.ownership.docker_place import docker_place
 from openenv_trl.providers.ownership.guard import Guard
 from openenv_trl.providers.ownership.reaper import Places
 from openenv_trl.providers.ownership.sweep import inventory_of, sweep
@@ -119,6 +122,45 @@ async def test_without_the_engines_package_the_sweep_says_so_and_ends(monkeypatc
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="aiodocker"):
         await sweep(OWNER, DockerInventory)
+
+
+def test_an_engine_that_docker_host_named_later_is_swept_too(swarm, wait_until):
+    script = """if True:
+        import os, sys, anyio
+        from openenv_trl.providers.docker.provider import LocalDockerProvider
+        from openenv_trl.providers.owner import this_owner
+        from openenv_trl.providers.ownership.guard import Guard
+
+        async def main():
+            Guard({"type": "docker", "docker_host": "unix:///nowhere.sock"})  # the reaper starts before it is set
+            os.environ["DOCKER_HOST"] = sys.argv[1]
+            fields = dict(image=sys.argv[2], name="late", command=["python", "-m", "http.server", "8000"])
+            await LocalDockerProvider(**fields, health_path="/").start()
+            os.write(1, this_owner().id.encode())
+            os._exit(9)
+
+        anyio.run(main)
+    """
+    environment = {key: value for key, value in os.environ.items() if key != "DOCKER_HOST"}
+    run = subprocess.run(
+        [sys.executable, "-c", script, swarm.host, PLAIN_IMAGE], env=environment, stdout=subprocess.PIPE, check=False
+    )
+    assert run.returncode == 9
+    label = f"label=openenv-trl.owner={run.stdout.decode()}"
+    wait_until(lambda: not swarm.docker("ps", "--all", "--quiet", "--filter", label).stdout, "a container is left")
+    for process in psutil.process_iter(["cmdline"]):
+        if run.stdout.decode() in (process.info["cmdline"] or ()):
+            process.kill()  # it would wait for the first engine
+
+
+def test_a_place_says_where_the_engine_is_also_when_the_settings_have_changed():
+    named = docker_place("docker", None, {"DOCKER_HOST": "unix:///one.sock"})
+    assert named["docker_host"] == "unix:///one.sock"
+    assert (
+        docker_place("swarm", "tcp://two:2375", {"DOCKER_HOST": "unix:///one.sock"})["docker_host"] == "tcp://two:2375"
+    )
+    wrong = {"DOCKER_HOST": "moon"}
+    assert docker_place("docker", None, wrong) == {"type": "docker", "docker_host": None}
 
 
 def test_a_place_that_there_is_not_is_refused():
