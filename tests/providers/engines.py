@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import pytest
 
 REQUIRED = os.environ.get("OPENENV_TRL_REQUIRE_DOCKER") == "1"
@@ -104,10 +105,21 @@ class PrivateEngine:
             if names:
                 self.docker("rm", "--force", "--volumes", *names, check=False)
         self.stop()
+        self._end_what_is_left()
         subprocess.run(["ip", "link", "del", self._bridge], check=False)
         for mount in [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]:
             if mount.startswith(str(self.folder)):
                 subprocess.run(["umount", "-l", mount], check=False)
+
+    def _end_what_is_left(self) -> None:
+        """Ends containers that outlived the engine, as where it was killed, and the processes above them."""
+        address = str(self.folder / "exec" / "containerd" / "containerd.sock")
+        for shim in psutil.process_iter(["cmdline"]):
+            if address in (shim.info["cmdline"] or ()):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    for process in [*reversed(shim.children(recursive=True)), shim]:
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            process.kill()
 
 
 @contextlib.contextmanager
