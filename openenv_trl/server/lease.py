@@ -12,7 +12,9 @@ Without the variable OPENENV_TRL_LEASE_S there is no lease: no thread and no pat
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import glob
 import hashlib
 import hmac
 import logging
@@ -39,6 +41,7 @@ _SECOND_SIGNAL_S = 0.5  # the first one begins a drain, which waits for episodes
 _DEFAULT_START_S = 120.0
 _LONGEST_STEP_S = 5.0
 _DIGEST_BYTES = 32
+_RECORD_PREFIX = "openenv-trl-lease-"
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,12 @@ class LeaseRecord:
 
     Args:
         fd: The file, which this object keeps open.
+        path: Where it is, if it has a name.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str | None = None) -> None:
         self.fd = fd
+        self.path = path
 
     @classmethod
     def anonymous(cls) -> LeaseRecord:
@@ -107,9 +112,24 @@ class LeaseRecord:
     @classmethod
     def named(cls, token: str, parent: int) -> LeaseRecord:
         """The record of all processes of one parent, which start one after the other and share nothing else."""
-        name = f"openenv-trl-lease-{hashlib.sha256(f'{parent} {token}'.encode()).hexdigest()[:24]}"
-        fd = os.open(os.path.join(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        return cls(fd)
+        import fcntl  # not on Windows
+
+        sweep_records()
+        name = f"{_RECORD_PREFIX}{hashlib.sha256(f'{parent} {token}'.encode()).hexdigest()[:24]}"
+        path = os.path.join(tempfile.gettempdir(), name)
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            # As long as any process holds this lock the file stays; it may have gone just before it was taken.
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.stat(path)):
+                    return cls(fd, path)
+            os.close(fd)
+
+    def leave(self) -> None:
+        """This process has ended its part; where it was the last one, a named record's file goes."""
+        if self.path is not None:
+            _remove_unused(self.fd, self.path)
 
     def touch(self) -> None:
         """Renew."""
@@ -131,6 +151,25 @@ class LeaseRecord:
     def renewed_at(self) -> int:
         """A number that every renewal changes; 0 before the first."""
         return os.fstat(self.fd).st_mtime_ns
+
+
+def sweep_records() -> None:
+    """Remove the files of named records that no process uses any more, as after a kill."""
+    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{_RECORD_PREFIX}*")):
+        with contextlib.suppress(OSError):  # another user's, or gone
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                _remove_unused(fd, path)
+            finally:
+                os.close(fd)
+
+
+def _remove_unused(fd: int, path: str) -> None:
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
 
 
 class Lease:
@@ -195,6 +234,11 @@ class Lease:
         if opens:
             self.record.touch()
         return opens
+
+    def leave(self) -> None:
+        """This process serves no more."""
+        if self._record is not None:
+            self._record.leave()
 
     def _watch(self) -> None:
         clock, renewed_at, at = self._clock, 0, time.monotonic()

@@ -44,6 +44,8 @@ class LeaseDoor:
         async def sending(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 self._lease.begin()
+            elif message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
+                self._lease.leave()
             await send(message)
 
         return sending

@@ -71,6 +71,18 @@ def test_a_lease_that_nobody_could_renew_is_refused():
         take_lease({"OPENENV_TRL_LEASE_S": "60"})
 
 
+def test_the_file_of_a_named_record_goes_with_the_last_that_uses_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    (tmp_path / "openenv-trl-lease-of-a-killed-server").touch()
+    first, second = (LeaseRecord.named("secret", 1) for _ in range(2))
+    assert len(os.listdir(tmp_path)) == 1
+    first.leave()
+    assert len(os.listdir(tmp_path)) == 1
+    os.close(first.fd)
+    second.leave()
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_record_holds_no_secret_and_the_first_one_stays():
     record = LeaseRecord.anonymous()
     assert record.secret() == b""

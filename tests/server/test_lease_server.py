@@ -230,6 +230,18 @@ def test_after_the_first_renewal_the_environments_token_renews_no_more(start, wa
         assert server.renew("", "the-owners") == 204
 
 
+def test_workers_leave_no_file_when_they_end(start, tmp_path):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    server = start(WAYS["uvicorn-workers"], lease_s=60.0, TMPDIR=str(folder))
+    assert server.ask("GET", "/health")[0] == 200
+    assert [name for name in os.listdir(folder) if "lease" in name]
+    server.process.terminate()
+    server.log()
+    server.wait_group_gone()
+    assert not [name for name in os.listdir(folder) if "lease" in name]
+
+
 def test_a_server_without_a_lease_has_no_path_and_no_thread(start):
     server = start(lease_s=None)
     assert server.ask("GET", "/health")[0] == 200
