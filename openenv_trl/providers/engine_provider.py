@@ -166,10 +166,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         kept = self._kept.get(name)
         if kept is None or kept.exit is not None:
             return
-        gone = ReplicaExit(kept.replica, exit_code, log_tail, restarting and kept.ready, reason)
-        if not gone.restarting:
-            kept.exit = gone
-            kept.ended.set()
+        gone = kept.end(exit_code, log_tail, reason, restarting)
         if not kept.ready or kept.removing:
             return
         logger.warning("%s has died: %s", name, reason or f"exit code {exit_code}")

@@ -33,6 +33,14 @@ class Kept:
     ready: bool = False
     removing: bool = False
 
+    def end(self, exit_code: int | None, log_tail: str, reason: str, restarting: bool) -> ReplicaExit:
+        """Take note of its end; where its engine starts it again, and it was ready, it is kept."""
+        gone = ReplicaExit(self.replica, exit_code, log_tail, restarting and self.ready, reason)
+        if not gone.restarting:
+            self.exit = gone
+            self.ended.set()
+        return gone
+
     def early_end(self) -> ServerStartError | None:
         """What to raise where it has ended before it was ready."""
         if self.exit is None:
