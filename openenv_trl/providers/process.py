@@ -12,11 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import anyio.to_thread
-from pydantic import Field, model_validator
 
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
@@ -24,8 +23,10 @@ from openenv_trl.providers.command import ServerCommand
 from openenv_trl.providers.logs import LogSink, logger
 from openenv_trl.providers.owner import this_owner
 from openenv_trl.providers.ports import PortReservation
+from openenv_trl.providers.process_spec import ProcessSpec
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.replica_process import ReplicaProcess
+from openenv_trl.providers.replica_slot import Slot, end_slot
 from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
 from openenv_trl.providers.spec_fields import spec_or_fields
 
@@ -36,50 +37,6 @@ def _words(command: Sequence[str]) -> list[str]:
     if not command:
         raise ConfigurationError("the command is empty; pass the program and its arguments")
     return [str(word) for word in command]
-
-
-def _end_slot(slot: _Slot) -> None:
-    """Ends the slot's process, blocking."""
-    if slot.process is not None:
-        slot.process.ask_to_stop()
-        slot.process.wait_stopped()
-    slot.reservation.close()
-
-
-class ProcessSpec(ServerSpec, frozen=True):
-    """Servers that run as child processes."""
-
-    type: Literal["process"] = "process"
-    environment: str | list[str] = Field(min_length=1)
-    """A folder with an ``openenv.yaml``, ``module:app``, or a command as a list with ``{port}`` or ``{fd}`` in it."""
-    host: str = "127.0.0.1"
-    """The address to listen on."""
-    port: int | None = Field(default=None, ge=1, le=65535)
-    """The port to listen on, with one replica; a free one if None."""
-    cwd: Path | None = None
-    """The folder to run the servers in."""
-    max_restarts: int = Field(default=0, ge=0)
-    """How often a replica that ends by itself is started again, at the same address."""
-    hold_port: bool = True
-    """Whether a server started with ``{port}`` finds its port reserved. It must then bind with SO_REUSEADDR."""
-
-    @model_validator(mode="after")
-    def _check(self) -> ProcessSpec:
-        if self.port is not None and self.replicas > 1:
-            raise ValueError(f"port={self.port} is for one server: leave it out, or set replicas=1")
-        return self
-
-
-class _Slot:
-    """One replica's place: its port stays, its process may be replaced."""
-
-    def __init__(self, name: str, reservation: PortReservation) -> None:
-        self.reservation = reservation
-        host = f"[{reservation.host}]" if ":" in reservation.host else reservation.host
-        self.replica = Replica(f"http://{host}:{reservation.port}", name)
-        self.process: ReplicaProcess | None = None
-        self.ready = False
-        self.restarts = 0
 
 
 class ProcessProvider(Provider):
@@ -143,7 +100,7 @@ class ProcessProvider(Provider):
         self._on_log = on_log
         self._on_exit = on_exit
         self._changed = threading.Condition()
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._stopping = threading.Event()
         self._exits: deque[ReplicaExit] = deque()
         self._numbers = itertools.count()
@@ -271,7 +228,7 @@ class ProcessProvider(Provider):
             self._slots.remove(slot)
             slot.ready = False
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(_end_slot, slot)
+            await anyio.to_thread.run_sync(end_slot, slot)
 
     async def wait_ready(self, replica: Replica | None = None, timeout_s: float | None = None) -> None:
         """Waits until a replica answers its health check: see `Provider.wait_ready`."""
@@ -310,7 +267,7 @@ class ProcessProvider(Provider):
             if slot.process is not None:
                 slot.process.ask_to_stop()
         for slot in slots:
-            _end_slot(slot)
+            end_slot(slot)
         self._opened = False
         if self._spec is not None:
             self._sink.close()
@@ -346,8 +303,8 @@ class ProcessProvider(Provider):
         self._numbers = itertools.count()
         self._opened = True
 
-    def _add_slot(self) -> _Slot:
-        slot = _Slot(f"{self._command.name}-{next(self._numbers)}", PortReservation(self.spec.host, self.spec.port))
+    def _add_slot(self) -> Slot:
+        slot = Slot(f"{self._command.name}-{next(self._numbers)}", PortReservation(self.spec.host, self.spec.port))
         self._slots.append(slot)
         try:
             self._spawn(slot)
@@ -358,13 +315,13 @@ class ProcessProvider(Provider):
             raise
         return slot
 
-    def _slot_of(self, replica: Replica) -> _Slot:
+    def _slot_of(self, replica: Replica) -> Slot:
         for slot in self._slots:
             if slot.replica.name == replica.name:
                 return slot
         raise ProviderError(f"this provider does not run {replica.name}")
 
-    def _spawn(self, slot: _Slot) -> None:
+    def _spawn(self, slot: Slot) -> None:
         """Starts the slot's process. It listens already where the command takes a file descriptor."""
         port, host = slot.reservation.port, slot.reservation.host
         listener = slot.reservation.listening_socket() if self._command.takes_fd else None
@@ -394,7 +351,7 @@ class ProcessProvider(Provider):
                 listener.close()
 
     async def _make_ready(
-        self, slot: _Slot, failures: list[ServerStartError], scope: anyio.CancelScope, timeout_s: float | None = None
+        self, slot: Slot, failures: list[ServerStartError], scope: anyio.CancelScope, timeout_s: float | None = None
     ) -> None:
         """Waits for one replica; on failure keeps the error and ends the waiting for the others."""
         timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
@@ -423,7 +380,7 @@ class ProcessProvider(Provider):
             return ". If its server binds without SO_REUSEADDR, pass hold_port=False. It wrote:"
         return ". It wrote:"
 
-    def _notice_exit(self, slot: _Slot, process: ReplicaProcess, code: int) -> None:
+    def _notice_exit(self, slot: Slot, process: ReplicaProcess, code: int) -> None:
         """In the process's thread: tells of an exit that nobody asked for, and starts the replica again."""
         with self._changed:
             if self._stopping.is_set() or not slot.ready:
@@ -443,7 +400,7 @@ class ProcessProvider(Provider):
         if restarting and not stopping.wait(_FIRST_RESTART_PAUSE_S * 2**slot.restarts):
             self._restart(slot, stopping)
 
-    def _restart(self, slot: _Slot, stopping: threading.Event) -> None:
+    def _restart(self, slot: Slot, stopping: threading.Event) -> None:
         with self._changed:
             if stopping.is_set() or slot not in self._slots:  # it was removed meanwhile
                 return
