@@ -113,8 +113,8 @@ class ContainerCalls(EngineProvider[SpecT]):
     Args:
         spec: What to run, or just its image; None where the fields say it, or ``start`` or ``start_container`` is
             given it.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
-        on_log: Called with the replica's name and one line, from the provider's thread.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider's own.
+        on_log: Called with the replica's name and one line, from a thread of the provider's own.
         **fields: The spec's fields, in place of a spec. Without ``image`` they hold for what ``start_container`` runs.
 
     Raises:

@@ -57,7 +57,7 @@ class PluggedProvider(PolledProvider[PluggedSpec]):
         ready_timeout_s: Seconds within which each server must be ready.
         name: What replicas are called; after the factory if None.
         look_s: Seconds between two health checks.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider's own.
         **options: What else the third party's provider is to be given at the start.
 
     Example:

@@ -85,7 +85,7 @@ class RemoteProvider(PolledProvider[RemoteSpec]):
 
     Args:
         spec: A `RemoteSpec`, or one address, or a list of them; None where ``start`` is given a spec.
-        on_exit: Called when a server no longer answers, from the provider's thread.
+        on_exit: Called when a server no longer answers, from a thread of the provider's own.
         on_log: Never called: their lines are not seen from here.
         **fields: Fields of a `RemoteSpec`, in place of one.
 

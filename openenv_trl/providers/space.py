@@ -70,7 +70,7 @@ class SpaceProvider(PolledProvider[SpaceSpec]):
 
     Args:
         spec: A `SpaceSpec`, or the Space's name; None where ``start`` is given a spec.
-        on_exit: Called when it no longer answers, from the provider's thread.
+        on_exit: Called when it no longer answers, from a thread of the provider's own.
         on_log: Never called: the Hub keeps its lines.
         **fields: Fields of a `SpaceSpec`, in place of one.
 

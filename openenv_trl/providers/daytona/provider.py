@@ -54,8 +54,9 @@ class DaytonaProvider(ContainerCalls[DaytonaSpec], PolledProvider[DaytonaSpec]):
 
     Args:
         spec: A `DaytonaSpec`; None where the fields say it, or ``start`` or ``start_container`` is given it.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
-        on_log: Called with the replica's name and one line, from the provider's thread; also with an image's build.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider's own.
+        on_log: Called with the replica's name and one line, from a thread of the provider's own; also an
+            image's build.
         **fields: Fields of a `DaytonaSpec`, in place of one.
 
     Example:

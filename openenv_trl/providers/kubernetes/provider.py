@@ -66,8 +66,8 @@ class KubernetesProvider(ContainerCalls[KubernetesSpec]):
 
     Args:
         spec: What to run; None where the fields say it, or ``start`` is given it.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
-        on_log: Called with the replica's name and one line, from the provider's thread.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider's own.
+        on_log: Called with the replica's name and one line, from a thread of the provider's own.
         **fields: The fields of a `KubernetesSpec`, in place of one.
 
     Example:

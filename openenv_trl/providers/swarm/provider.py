@@ -31,8 +31,8 @@ class DockerSwarmProvider(SwarmKeeper):
         spec: What to run, or just its image; None where the fields say it, or ``start`` or ``start_container`` is
             given it.
         docker_host: A manager's address, such as ``tcp://manager:2376``, over the spec's.
-        on_exit: Called when a ready replica ends by itself, from the provider's thread.
-        on_log: Called with the replica's name and one line, from the provider's thread.
+        on_exit: Called when a ready replica ends by itself, from a thread of the provider's own.
+        on_log: Called with the replica's name and one line, from a thread of the provider's own.
         **fields: The spec's fields, in place of a spec. The public package's ``cpu_limit`` and ``memory_limit`` are
             taken as ``cpus`` and ``memory``.
 

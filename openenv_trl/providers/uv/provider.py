@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import anyio.to_thread
 from openenv_trl.background import BackgroundLoop
 from openenv_trl.errors import ConfigurationError, ProviderError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
+from openenv_trl.providers.logs import LogSink
 from openenv_trl.providers.process import ProcessProvider, ProcessSpec
 from openenv_trl.providers.spec import ServerSpec
 from openenv_trl.providers.spec_fields import spec_or_fields
@@ -202,7 +204,7 @@ class UVProvider(Provider):
             cwd=folder,
             env=env,
             timeout_s=spec.prepare_timeout_s,
-            on_line=lambda line: self._tell(name, line),
+            on_line=functools.partial(LogSink(None, self._on_log).line, name),
         )
         return ProcessProvider(
             ProcessSpec(
@@ -222,10 +224,6 @@ class UVProvider(Provider):
             on_exit=self._on_exit,
             on_log=self._on_log,
         )
-
-    def _tell(self, name: str, line: str) -> None:
-        if self._on_log is not None:
-            self._on_log(name, line)
 
 
 def _resolved(folder: str) -> Path:
