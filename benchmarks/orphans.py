@@ -262,6 +262,8 @@ class OwnerProcess:
 
     def kill(self, and_these: Sequence[int]) -> None:
         """Kill it, and others just before: its reaper must not see its death."""
+        if others:
+            self.process.send_signal(signal.SIGSTOP)  # else it would start another reaper
         for pid in and_these:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
