@@ -262,7 +262,7 @@ class OwnerProcess:
 
     def kill(self, and_these: Sequence[int]) -> None:
         """Kill it, and others just before: its reaper must not see its death."""
-        if others:
+        if and_these:
             self.process.send_signal(signal.SIGSTOP)  # else it would start another reaper
         for pid in and_these:
             with contextlib.suppress(ProcessLookupError):
