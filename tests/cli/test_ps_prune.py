@@ -62,6 +62,12 @@ def dead() -> Owner:
 
 
 @pytest.fixture
+def alive() -> Owner:
+    """An owner that lives, and has nothing else: this process may own servers that other tests use."""
+    return replace(this_owner(), id=uuid.uuid4().hex)
+
+
+@pytest.fixture
 def there(engine: PrivateEngine) -> Callable[[str], bool]:
     """Whether a container is there."""
     return lambda name: not engine.docker("inspect", "--type", "container", name, check=False).returncode
@@ -73,11 +79,11 @@ def listed(engine: PrivateEngine, *ids: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(answer.stdout)["things"] if each["owner"]["id"] in ids}
 
 
-def test_ps_tells_of_each_thing_whose_it_is_and_whether_its_owner_lives(engine, run, dead):
+def test_ps_tells_of_each_thing_whose_it_is_and_whether_its_owner_lives(engine, run, dead, alive):
     elsewhere = replace(dead, id=uuid.uuid4().hex, host="cluster-7", place="elsewhere.0.1")
-    for name, owner in (("of-mine", this_owner()), ("of-dead", dead), ("of-others", elsewhere)):
+    for name, owner in (("of-mine", alive), ("of-dead", dead), ("of-others", elsewhere)):
         run(owner.labels(name, 60.0))
-    found = listed(engine, this_owner().id, dead.id, elsewhere.id)
+    found = listed(engine, alive.id, dead.id, elsewhere.id)
     states = {name: each["owner"]["state"] for name, each in found.items()}
     assert states == {"of-mine": "alive", "of-dead": "dead", "of-others": "elsewhere"}
     mine = found["of-mine"]
@@ -116,14 +122,14 @@ def test_prune_removes_containers_networks_and_volumes_of_dead_owners_only(engin
     assert all(map(there, (living, foreign, elsewhere)))
 
 
-def test_prune_of_living_owners_has_to_be_meant(engine, run, there):
-    living, foreign = run(this_owner().labels("living")), run({})
-    for option in (("--all",), ("--owner", this_owner().id[:8])):
+def test_prune_of_living_owners_has_to_be_meant(engine, run, there, alive):
+    living, foreign = run(alive.labels("living")), run({})
+    for option in (("--all",), ("--owner", alive.id[:8])):
         refused = openenv_trl("prune", *option, "--docker-host", engine.host)
         assert refused.returncode != 0
         assert "Add --yes" in refused.stderr
         assert there(living)
-    assert openenv_trl("prune", "--owner", this_owner().id[:8], "--yes", "--docker-host", engine.host).returncode == 0
+    assert openenv_trl("prune", "--owner", alive.id[:8], "--yes", "--docker-host", engine.host).returncode == 0
     assert not there(living)
     assert there(foreign)
 

@@ -159,7 +159,8 @@ async def test_a_sandbox_that_somebody_deleted_is_told(daytona: Any) -> None:
         await anyio.to_thread.run_sync(daytona.end, only_sandbox(daytona), "destroyed")
         with anyio.fail_after(60):
             gone = await provider.wait_exited()
-        assert "its sandbox was deleted" in gone.message
+        # The service still has it for a moment, in that state.
+        assert "its sandbox was deleted" in gone.message or "its sandbox is destroyed" in gone.message
 
 
 async def test_a_living_owner_keeps_its_sandboxes_active(daytona: Any, monkeypatch: pytest.MonkeyPatch) -> None:
