@@ -54,6 +54,6 @@ def test_an_experiments_strategies_are_read_and_its_mistakes_told() -> None:
     assert given.limits(100).generate_timeout_s == 9.0
     assert arguments().rollout_strategies() == RolloutStrategies()
     with pytest.raises(
-        ConfigurationError, match=r"strategies: it has no field 'refil' \(is 'refill' meant\?\).*failures\.md"
+        ConfigurationError, match=r"strategies: it has no field 'refil' \(is 'refill' .*failures\.md"
     ):
         arguments(strategies={"refil": {"type": "fresh"}})
