@@ -53,7 +53,5 @@ def test_an_experiments_strategies_are_read_and_its_mistakes_told() -> None:
     assert given.rollout_strategies().refill.model_dump()["max_episodes"] == 3
     assert given.limits(100).generate_timeout_s == 9.0
     assert arguments().rollout_strategies() == RolloutStrategies()
-    with pytest.raises(
-        ConfigurationError, match=r"strategies: it has no field 'refil' \(is 'refill' .*failures\.md"
-    ):
+    with pytest.raises(ConfigurationError, match=r"strategies: it has no field 'refil' \(is 'refill' .*failures\.md"):
         arguments(strategies={"refil": {"type": "fresh"}})
