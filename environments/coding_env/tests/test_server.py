@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -90,7 +90,7 @@ async def test_a_session_that_is_left_leaves_no_process(server: str) -> None:
         result = await env.step(CodeAction(code=_sleeper(marker)))
         if result.observation.exit_code:
             pytest.skip("no processes can be started in this sandbox")
-        assert _processes(marker)
+        assert await _there(marker)
     assert await _gone(marker)
 
 
@@ -100,10 +100,19 @@ def _sleeper(marker: str) -> str:
     return f"import subprocess, sys\nleft = subprocess.Popen([sys.executable, '-c', {program!r}, {marker!r}])"
 
 
+async def _there(marker: str) -> bool:
+    """Wait for a while until a process has the marker: its command line is written a moment after it was started."""
+    return await _until(lambda: bool(_processes(marker)))
+
+
 async def _gone(marker: str) -> bool:
     """Wait for a while until no process has the marker."""
+    return await _until(lambda: not _processes(marker))
+
+
+async def _until(holds: Callable[[], bool]) -> bool:
     for _ in range(1200):
-        if not _processes(marker):
+        if holds():
             return True
         await anyio.sleep(0.05)
     return False
