@@ -104,17 +104,12 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 
 def _check_provider(path: Path, settings: dict[Any, Any]) -> None:
     """What is wrong with a provider is told before the trainer's packages are imported, which takes a while."""
-    from openenv_trl.rollout.servers import provided_servers
-    from openenv_trl.training.provider_settings import provider_settings
+    from openenv_trl.training.provider_settings import servers_of
 
+    if not settings.get("provider"):
+        return
     try:
-        provider = settings.get("provider")
-        if provider:
-            environment = settings.get("environment")
-            given = provider
-            if isinstance(provider, dict):
-                given = provider_settings(cast("dict[str, Any]", provider), environment)
-            provided_servers(given, settings.get("pool"), sessions_per_server=1)
+        servers_of(settings["provider"], settings.get("pool"), settings.get("environment"), sessions_per_server=1)
     except ConfigurationError as error:
         raise ConfigurationError(f"The experiment '{path}' cannot be used: {error}") from error
 

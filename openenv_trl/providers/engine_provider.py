@@ -21,13 +21,14 @@ import anyio
 import anyio.to_thread
 
 from openenv_trl.background import BackgroundLoop
-from openenv_trl.errors import ConfigurationError, ProviderError
+from openenv_trl.errors import ProviderError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
 from openenv_trl.providers.kept import IN_A_FORK, Exits, Kept, OneForAll, Start, side_by_side
 from openenv_trl.providers.logs import logger
 from openenv_trl.providers.outlet import Outlet
 from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
+from openenv_trl.providers.spec_fields import own_spec, required
 from openenv_trl.providers.upkeep import Upkeep
 
 SpecT = TypeVar("SpecT", bound=ServerSpec)
@@ -120,9 +121,7 @@ class EngineProvider(Provider, Generic[SpecT]):
         Raises:
             ConfigurationError: Nobody said.
         """
-        if self._spec is None:
-            raise ConfigurationError(f"{type(self).__name__} has nothing to run: give it a {self.SPEC.__name__}.")
-        return self._spec
+        return required(self._spec, type(self).__name__, self.SPEC)
 
     def _lease_variables(self, name: str) -> dict[str, str]:
         """Environment variables of a replica's server: whose it is, and for how long it lives without its owner.
@@ -391,8 +390,4 @@ class EngineProvider(Provider, Generic[SpecT]):
         return kept
 
     def _own_spec(self, spec: Any) -> SpecT:
-        if not isinstance(spec, self.SPEC):
-            raise ConfigurationError(
-                f"{type(self).__name__} runs a {self.SPEC.__name__}, and was given a {type(spec).__name__}."
-            )
-        return spec
+        return own_spec(spec, type(self).__name__, self.SPEC)

@@ -28,7 +28,7 @@ from openenv_trl.providers.readiness import wait_until_ready
 from openenv_trl.providers.replica_process import ReplicaProcess
 from openenv_trl.providers.replica_slot import Slot, end_slot
 from openenv_trl.providers.spec import SERVER_DEFAULTS, ServerSpec
-from openenv_trl.providers.spec_fields import spec_or_fields
+from openenv_trl.providers.spec_fields import own_spec, required, spec_or_fields
 
 _FIRST_RESTART_PAUSE_S = 0.1
 
@@ -145,9 +145,7 @@ class ProcessProvider(Provider):
         Raises:
             ConfigurationError: Nobody said.
         """
-        if self._spec is None:
-            raise ConfigurationError(f"{type(self).__name__} has nothing to run: give it a {self.SPEC.__name__}.")
-        return self._spec
+        return required(self._spec, type(self).__name__, self.SPEC)
 
     @property
     def replicas(self) -> list[Replica]:
@@ -180,11 +178,7 @@ class ProcessProvider(Provider):
         if self._slots:
             raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
         if spec is not None:
-            if not isinstance(spec, ProcessSpec) or not isinstance(spec, self.SPEC):
-                raise ConfigurationError(
-                    f"{type(self).__name__} runs a {self.SPEC.__name__}, and was given a {type(spec).__name__}."
-                )
-            self._use(spec)
+            self._use(own_spec(spec, type(self).__name__, self.SPEC))
         self._open()
         failures: list[ServerStartError] = []
         try:

@@ -18,12 +18,12 @@ from pydantic import ValidationError
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rewards import RewardFunction, environment_reward, reward_from_settings
 from openenv_trl.rollout import RolloutLimits, RolloutStrategies
-from openenv_trl.rollout.servers import ProvidedServers, provided_servers
+from openenv_trl.rollout.servers import ProvidedServers
 from openenv_trl.settings_errors import problems
 from openenv_trl.training.curriculum_settings import BandCurriculum, StagedCurriculum, read_curriculum
 from openenv_trl.training.experiment_environment import ExperimentEnvironment, read_environments
 from openenv_trl.training.mixture import mix_datasets
-from openenv_trl.training.provider_settings import provider_settings
+from openenv_trl.training.provider_settings import servers_of
 from openenv_trl.training.tasks import SharedRandomness
 
 
@@ -185,8 +185,7 @@ class EnvironmentArguments:
         """
         if not self.provider or self.environment_urls:
             return None
-        settings = provider_settings(self.provider, self.environment)
-        return provided_servers(settings, self.pool, sessions_per_server=self.sessions_per_server)
+        return servers_of(self.provider, self.pool, self.environment, sessions_per_server=self.sessions_per_server)
 
     def entries(self) -> dict[str, ExperimentEnvironment]:
         """The environments by name, where there are several.

@@ -9,9 +9,27 @@ from typing import Any, cast
 import yaml
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.rollout.servers import ProvidedServers, provided_servers
 
 _RUN_IMAGES = frozenset({"docker", "swarm", "kubernetes", "daytona"})
 _FOLDER_FIELDS = {"process": "environment", "uv": "project"}
+
+
+def servers_of(provider: Any, pool: Any, environment: str | None, *, sessions_per_server: int) -> ProvidedServers:
+    """What an experiment's ``provider:`` and ``pool:`` start.
+
+    Args:
+        provider: As its file has it.
+        pool: As its file has it; None or empty for the defaults.
+        environment: The folder of the environment's package, if the experiment names one.
+        sessions_per_server: Where the pool does not say.
+
+    Raises:
+        ConfigurationError: One of them cannot be used.
+    """
+    if isinstance(provider, Mapping):
+        provider = provider_settings(cast("Mapping[str, Any]", provider), environment)
+    return provided_servers(provider, pool, sessions_per_server=sessions_per_server)
 
 
 def provider_settings(provider: Mapping[str, Any], environment: str | None) -> dict[str, Any]:

@@ -11,12 +11,12 @@ import anyio
 import anyio.to_thread
 
 from openenv_trl.background import BackgroundLoop
-from openenv_trl.errors import ConfigurationError, ProviderError
+from openenv_trl.errors import ProviderError
 from openenv_trl.providers.base import Endpoint, Provider, Replica, ReplicaExit
 from openenv_trl.providers.logs import LogSink
 from openenv_trl.providers.process import ProcessProvider, ProcessSpec
 from openenv_trl.providers.spec import ServerSpec
-from openenv_trl.providers.spec_fields import spec_or_fields
+from openenv_trl.providers.spec_fields import own_spec, required, spec_or_fields
 from openenv_trl.providers.uv.checkout import Checkout
 from openenv_trl.providers.uv.commands import find_uv, run_to_end
 from openenv_trl.providers.uv.git_address import GitAddress
@@ -77,9 +77,7 @@ class UVProvider(Provider):
         Raises:
             ConfigurationError: Nobody said.
         """
-        if self._spec is None:
-            raise ConfigurationError("UVProvider has nothing to run: give it a UVSpec.")
-        return self._spec
+        return required(self._spec, "UVProvider", UVSpec)
 
     @property
     def replicas(self) -> list[Replica]:
@@ -99,8 +97,7 @@ class UVProvider(Provider):
         if self.replicas:
             raise ProviderError("this provider runs already; stop it before it is started again", phase="start")
         if spec is not None:
-            if not isinstance(spec, UVSpec):
-                raise ConfigurationError(f"UVProvider runs a UVSpec, and was given a {type(spec).__name__}.")
+            spec = own_spec(spec, "UVProvider", UVSpec)
             await self.stop()  # what was prepared for another spec
             self._spec = spec
         try:
