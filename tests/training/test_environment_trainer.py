@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from trl import GRPOTrainer
 from openenv_trl.training import environment_class
 from openenv_trl.training.environment_class import FactoryEnvironment
 from openenv_trl.training.environment_trainer import EnvironmentGRPOTrainer
+from openenv_trl.training.started_calls import StartedCalls
 
 from .factory_environments import call
 from .factory_fixtures import Played, rows
@@ -151,7 +153,15 @@ def test_a_call_that_the_loop_makes_otherwise_spoils_the_episode_and_is_not_mixe
     def other(environment: FactoryEnvironment, name: str, arguments: dict[str, Any]) -> str:
         return original(environment, name, {"number": 5} if arguments == {"number": 1} else arguments)
 
+    take = StartedCalls.take
+
+    def take_when_made(calls: StartedCalls, name: str, arguments: Any) -> Any:
+        if calls._waiting:  # one that was not begun yet would be dropped, and spoil nothing
+            wait([calls._waiting[0].answer], timeout=60)
+        return take(calls, name, arguments)
+
     monkeypatch.setattr(FactoryEnvironment, "_call", other)
+    monkeypatch.setattr(StartedCalls, "take", take_when_made)
 
     def say(_: int, text: str) -> str:
         return call("move", number=1 if "Seed 0" in text else 9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,8 @@ _OUTPUT_AFTER_DEATH_S = 2.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _LATE_EVENTS_S = 1.0
-# An engine that is stopped ends its containers first, as if somebody had asked for it.
+# An engine that is stopped ends its containers first, as if somebody had asked for it; so does one that finds those of
+# an engine that was killed.
 _ENGINE_MAY_GO_S = 3.0
 
 
@@ -57,6 +59,8 @@ class EngineWatch:
         self._on_lines = on_lines
         self._since = int(time.time()) - _LOOK_BACK_S
         self._broken = anyio.Event()
+        self._survived: set[str] = set()
+        self._back_at = -math.inf
         self._scope = anyio.CancelScope()
         self._running = anyio.Event()
         self._over = anyio.Event()
@@ -104,12 +108,14 @@ class EngineWatch:
             self.listening = False
             self._broken.set()
             self._broken = anyio.Event()
+            self._survived = set(self.containers)
             if anyio.current_time() - began > _LONGEST_PAUSE_S:
                 pause_s = _FIRST_PAUSE_S
             logger.warning("The Docker engine at %s has closed its events; asking again", self._connection.address.url)
             while not await self._after_a_break():
                 await anyio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            self._back_at = anyio.current_time()
 
     async def _read_events(self) -> None:
         filters = {
@@ -143,12 +149,19 @@ class EngineWatch:
     async def _settle(self, state: ContainerState) -> None:
         """The engine tells of a death a moment before the last lines are here."""
         if state.ended_from_outside and state.reason != ENGINE_WENT and not state.removing:
-            with anyio.move_on_after(_ENGINE_MAY_GO_S):
-                await self._broken.wait()
+            if self._ended_by_a_new_engine(state):
                 state.reason = ENGINE_WENT
+            else:
+                with anyio.move_on_after(_ENGINE_MAY_GO_S):
+                    await self._broken.wait()
+                    state.reason = ENGINE_WENT
         with anyio.move_on_after(_OUTPUT_AFTER_DEATH_S):
             await state.output_over.wait()
         self._on_death(state)
+
+    def _ended_by_a_new_engine(self, state: ContainerState) -> bool:
+        """An engine that was killed leaves its containers running; the next one ends them as it begins."""
+        return state.id in self._survived and anyio.current_time() - self._back_at < _ENGINE_MAY_GO_S
 
     # A break.
 

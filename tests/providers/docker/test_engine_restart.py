@@ -14,6 +14,7 @@ import pytest
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers import ReplicaExit
 from openenv_trl.providers.docker import LocalDockerProvider
+from openenv_trl.providers.docker.engine_watch import EngineWatch
 from tests.providers.docker.conftest import left
 from tests.providers.engines import PrivateEngine, private_engine
 
@@ -59,6 +60,20 @@ async def test_a_restart_is_told_as_the_death_of_each_replica_and_the_provider_g
         assert provider.replicas == [replica]
     assert left(own_engine.host) == []
     assert own_engine.docker("volume", "ls", "--quiet").stdout == ""
+
+
+async def test_what_a_new_engine_ends_as_it_begins_ended_with_the_old_one(
+    own_engine: PrivateEngine, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def looks_too_late(_: EngineWatch) -> None:
+        """The engine is back before anybody has looked whether the containers' servers still answer."""
+
+    monkeypatch.setattr(EngineWatch, "_look_without_engine", looks_too_late)
+    async with LocalDockerProvider(image=image, docker_host=own_engine.host) as provider:
+        await in_thread(own_engine.stop, signal.SIGKILL)
+        await in_thread(own_engine.start)
+        assert (await died(provider)).reason == WENT
+    assert left(own_engine.host) == []
 
 
 async def test_an_engine_that_stays_away_is_told_and_stop_does_not_wait_for_it(
