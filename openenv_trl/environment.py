@@ -177,6 +177,32 @@ class Environment(ABC, Generic[ActT, ObsT, StateT]):
         """What the environment says of itself: a name and a description at least."""
         return default_metadata(type(self))
 
+    def render_web(self, observation: dict[str, Any]) -> str | None:
+        """How the debug page shows an observation, as HTML; None for its fields alone.
+
+        The page shows the HTML in a frame in which no script runs and nothing is loaded: pictures are data URLs. Text
+        that comes from elsewhere is escaped here (`html.escape`). Called after each reset and step where the class
+        overrides it, and wherever the class's code runs; what it raises is shown, and ends nothing.
+
+        Args:
+            observation: The observation's fields as they travel, without ``reward`` and ``done``.
+        """
+        del observation
+        return None
+
+    def web_actions(self, observation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """Actions that the debug page offers as buttons: the label of each, and the action's fields.
+
+        Args:
+            observation: The observation's fields as they travel, without ``reward`` and ``done``.
+
+        Example:
+            >>> def web_actions(self, observation):
+            ...     return [] if observation["over"] else [("Hit", {"move": "hit"}), ("Stand", {"move": "stand"})]
+        """
+        del observation
+        return []
+
     def close(self) -> None:
         """Give back what the environment holds. The server calls it once, when the session ends."""
 

@@ -30,6 +30,8 @@ class Hooks:
         has_tools: Whether methods are marked as tools.
         async_tools: Names of the tools that are coroutine functions.
         tool_calls_are_steps: Whether ``step`` itself takes the actions that list and call tools.
+        renders_web: Whether the class overrides ``render_web``.
+        has_web_actions: Whether the class overrides ``web_actions``.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Hooks:
     has_tools: bool
     async_tools: frozenset[str]
     tool_calls_are_steps: bool
+    renders_web: bool
+    has_web_actions: bool
 
     def taken_by_step(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return those of the arguments that ``step`` takes beside the action."""
@@ -67,6 +71,8 @@ def hooks_of(environment_class: type[AnyEnvironment]) -> Hooks:
         has_tools=bool(environment_class.list_tools()),
         async_tools=environment_class.async_tools(),
         tool_calls_are_steps=environment_class.TOOL_CALLS_ARE_STEPS,
+        renders_web=environment_class.render_web is not AnyEnvironment.render_web,
+        has_web_actions=environment_class.web_actions is not AnyEnvironment.web_actions,
     )
 
 
