@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from typing import Any
 
 _LENGTH = struct.Struct("!I")
@@ -55,20 +56,25 @@ class Unpacker:
         return messages
 
 
-def receive(way: socket.socket, limit: int) -> dict[str, Any] | None:
+def receive(way: socket.socket, limit: int, deadline: float | None = None) -> dict[str, Any] | None:
     """Wait for a message and return it; None where the other end is gone.
+
+    Args:
+        way: Where it comes from.
+        limit: The most bytes of it.
+        deadline: When it must be there whole, by the monotonic clock; None to wait for ever.
 
     Raises:
         BrokenFrameError: What came is no frame, or too long a one.
-        TimeoutError: The socket's timeout passed.
+        TimeoutError: The deadline passed.
     """
-    head = _exactly(way, _LENGTH.size)
+    head = _exactly(way, _LENGTH.size, deadline)
     if head is None:
         return None
     length = _LENGTH.unpack(head)[0]
     if length > limit:
         raise BrokenFrameError(f"a frame of {length} bytes, where {limit} are allowed")
-    data = _exactly(way, length)
+    data = _exactly(way, length, deadline)
     return None if data is None else _message(data)
 
 
@@ -82,9 +88,14 @@ def _message(data: bytes) -> dict[str, Any]:
     return message  # pyright: ignore[reportUnknownVariableType]
 
 
-def _exactly(way: socket.socket, length: int) -> bytes | None:
+def _exactly(way: socket.socket, length: int, deadline: float | None) -> bytes | None:
     data = bytearray()
     while len(data) < length:
+        if deadline is not None:  # for all pieces together: they may come one by one
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            way.settimeout(left)
         piece = way.recv(min(length - len(data), 1 << 20))
         if not piece:
             return None

@@ -6,9 +6,12 @@ here by Python's own rules, or a `Remote` that asks the solution; a `Remote` is 
 
 from __future__ import annotations
 
+import ast
 import builtins
+import numbers
 import socket
 import sys
+import time
 import types
 from collections.abc import Iterator
 from typing import Any, cast
@@ -33,8 +36,7 @@ def judge(server: socket.socket, way: socket.socket, message: dict[str, Any]) ->
         message: ``tests``: their sources; ``first``: the number of the first of them; ``seconds``: how long the
             solution may take over each; ``token``: what verdicts are signed with.
     """
-    way.settimeout(message["seconds"])
-    solution = _Solution(way)
+    solution = _Solution(way, message["seconds"])
     names: dict[str, Any] = {}
     failure = ""
     try:
@@ -56,17 +58,19 @@ def judge(server: socket.socket, way: socket.socket, message: dict[str, Any]) ->
 
 
 def _run(source: str, name: str, solution_names: dict[str, Any], solution: _Solution) -> _Outcome:
-    module = types.ModuleType(MODULE)
-    module.__dict__.update(solution_names)
-    sys.modules[MODULE] = module
-    names: dict[str, Any] = {"__name__": "test", **solution_names, "run_program": solution.run_program}
-    before = set(names)
     try:
+        in_reach = _in_reach(source, solution_names)
+        module = types.ModuleType(MODULE)
+        module.__dict__.update(solution_names, __all__=[each for each in in_reach if not each.startswith("_")])
+        sys.modules[MODULE] = module
+        names: dict[str, Any] = {"__name__": "test", **in_reach, "run_program": solution.run_program}
+        before = dict(names)
         exec(compile(source, name, "exec"), names)
+        # By what they are, not by name: a solution may have names like those of tests.
         functions = [
             value
             for key, value in list(names.items())
-            if key.startswith("test_") and key not in before and callable(value)
+            if key.startswith("test_") and callable(value) and value is not before.get(key)
         ]
         for function in functions:
             function()
@@ -79,18 +83,41 @@ def _run(source: str, name: str, solution_names: dict[str, Any], solution: _Solu
     return True, ""
 
 
+def _in_reach(source: str, names: dict[str, Any]) -> dict[str, Any]:
+    """The solution's names as a test has them.
+
+    One that Python has too means the solution's only where the test names nothing else of it, as in a task to write
+    ``sum``. Otherwise an ``abs`` or ``isinstance`` of the solution's would decide what passes.
+    """
+    python_has = {name for name in names if hasattr(builtins, name)}
+    if not python_has:
+        return names
+    others = (names.keys() - python_has) | {MODULE, "run_program"}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and node.id in others:
+            break
+        if isinstance(node, ast.ImportFrom) and node.module == MODULE and node.names[0].name != "*":
+            break
+    else:
+        return names
+    return {name: value for name, value in names.items() if name not in python_has}
+
+
 class _Solution:
     """The solution's process, as its judge sees it."""
 
-    def __init__(self, way: socket.socket) -> None:
+    def __init__(self, way: socket.socket, seconds: float) -> None:
         self._way = way
+        self._seconds = seconds
         self._callbacks: list[Any] = []
 
     def import_it(self) -> dict[str, Any]:
         names = self.ask("import")
         if not isinstance(names, dict):
             raise SolutionLostError(_BROKEN)
-        return {str(name): value for name, value in cast("dict[Any, Any]", names).items()}
+        told = {str(name): value for name, value in cast("dict[Any, Any]", names).items()}
+        # Such as __builtins__, which a test would be run with.
+        return {name: value for name, value in told.items() if not name.startswith("__")}
 
     def run_program(self, text: str = "") -> str:
         """Run the solution as a program; returns what it printed."""
@@ -98,14 +125,19 @@ class _Solution:
 
     def ask(self, question: str, /, *arguments: Any, **named: Any) -> Any:
         """Ask the solution's process for the outcome of an operation; raises what that raised there."""
+        deadline = time.monotonic() + self._seconds
         encoded = {name: self._encode(value) for name, value in named.items()}
         self._send({"ask": question, "arguments": [self._encode(value) for value in arguments], "named": encoded})
         while True:
-            reply = self._receive()
+            reply = self._receive(deadline)
             if "value" in reply:
                 return self._decode(reply["value"])
             if "error" in reply:
-                raise _exception(reply["error"])
+                error = _exception(reply["error"])
+                if isinstance(error, StopIteration) and question != "next":
+                    # As out of a generator: it must not end a map() of the test's early.
+                    error = RuntimeError("the solution raised StopIteration")
+                raise error
             if not isinstance(reply.get("callback"), int):
                 raise SolutionLostError(_BROKEN)
             self._send(self._called_back(reply))
@@ -119,15 +151,16 @@ class _Solution:
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
+            self._way.settimeout(self._seconds)
             self._way.sendall(frames.pack(message))
         except TimeoutError:
             raise SolutionLostError("the solution took too long") from None
         except OSError:
             raise SolutionLostError("the solution's process has ended") from None
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self, deadline: float) -> dict[str, Any]:
         try:
-            reply = frames.receive(self._way, MAX_FRAME)
+            reply = frames.receive(self._way, MAX_FRAME, deadline)
         except TimeoutError:
             raise SolutionLostError("the solution took too long") from None
         except frames.BrokenFrameError:
@@ -152,7 +185,16 @@ class _Solution:
     def _decode(self, data: Any) -> Any:
         try:
             return values.decode(data, lambda held: Remote(self, held[0], held[1]))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError):
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+            StopIteration,
+        ):
             raise SolutionLostError(_BROKEN) from None
 
 
@@ -163,6 +205,7 @@ class Remote:
         object.__setattr__(self, "_solution", solution)
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_kind", str(kind))
+        object.__setattr__(self, "_apart", False)
 
     def __getattr__(self, name: str) -> Any:
         return _ask(self, "getattr", self, name)
@@ -209,9 +252,23 @@ def _ask(remote: Remote, question: str, /, *arguments: Any, **named: Any) -> Any
     return object.__getattribute__(remote, "_solution").ask(question, *arguments, **named)
 
 
+_DIFFERENCES = frozenset({"sub", "mod", "xor"})
+_RATIOS = frozenset({"truediv", "floordiv"})
+
+
 def _operation(question: str, *, reflected: bool = False) -> Any:
     def operation(self: Remote, *others: Any) -> Any:
-        return _ask(self, question, *reversed((self, *others))) if reflected else _ask(self, question, self, *others)
+        operands = (*others, self) if reflected else (self, *others)
+        value = _ask(self, question, *operands)
+        with_number = any(isinstance(other, numbers.Number) for other in others)
+        apart = any(object.__getattribute__(each, "_apart") for each in operands if isinstance(each, Remote))
+        apart = apart or (with_number and question in _DIFFERENCES)
+        if isinstance(value, Remote):
+            object.__setattr__(value, "_apart", apart or object.__getattribute__(value, "_apart"))
+        elif isinstance(value, numbers.Number) and (apart or (with_number and question in _RATIOS)):
+            # Or an object whose difference from everything is 0 would be close to every number.
+            raise TypeError("the solution's object is no number, so it has no distance from one")
+        return value
 
     return operation
 

@@ -9,6 +9,7 @@ Data is copied by what it holds: a value of a subclass arrives as its plain base
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -52,6 +53,10 @@ def encode(value: Any, keep: Keep) -> Any:
         return {"D": str(value)}
     if isinstance(value, Fraction):
         return {"F": [encode(value.numerator, keep), encode(value.denominator, keep)]}
+    if isinstance(value, numbers.Integral):  # as NumPy's are, which are no int
+        return encode(int(value), keep)
+    if isinstance(value, numbers.Real):
+        return encode(float(value), keep)
     return {"o": keep(value)}
 
 
