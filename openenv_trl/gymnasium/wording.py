@@ -1,0 +1,126 @@
+"""Observations and actions in words, for language models, of whatever space they are.
+
+Where Gymnasium's documentation names what the numbers mean, they are named so here.
+
+Source: the documentation of Gymnasium's classic control and toy text environments, version 1.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+from gymnasium import spaces
+
+from openenv_trl.gymnasium.recipe import AnyEnv
+from openenv_trl.gymnasium.space_json import AnySpace
+
+_MOST_NUMBERS = 32  # of an array, to be told one by one
+
+_PARTS: dict[str, tuple[str, ...]] = {
+    "AcrobotEnv": (
+        "cosine of joint 1",
+        "sine of joint 1",
+        "cosine of joint 2",
+        "sine of joint 2",
+        "angular velocity of joint 1",
+        "angular velocity of joint 2",
+    ),
+    "BlackjackEnv": ("sum of your cards", "dealer's card", "usable ace"),
+    "CartPoleEnv": ("cart position", "cart velocity", "pole angle", "pole angular velocity"),
+    "Continuous_MountainCarEnv": ("position", "velocity"),
+    "MountainCarEnv": ("position", "velocity"),
+    "PendulumEnv": ("cosine of the angle", "sine of the angle", "angular velocity"),
+}
+_ACTIONS: dict[str, tuple[str, ...]] = {
+    "AcrobotEnv": ("torque -1 on joint 2", "no torque", "torque +1 on joint 2"),
+    "BlackjackEnv": ("stick", "hit"),
+    "CartPoleEnv": ("push the cart left", "push the cart right"),
+    "CliffWalkingEnv": ("up", "right", "down", "left"),
+    "FrozenLakeEnv": ("left", "down", "right", "up"),
+    "MountainCarEnv": ("accelerate left", "do not accelerate", "accelerate right"),
+    "TaxiEnv": ("south", "north", "east", "west", "pick up the passenger", "drop off the passenger"),
+}
+
+
+def parts_of(env: AnyEnv) -> tuple[str, ...]:
+    """Return what the parts of an environment's observations are called; nothing where that is not known."""
+    return _PARTS.get(type(env.unwrapped).__name__, ())
+
+
+def actions_of(env: AnyEnv) -> tuple[str, ...]:
+    """Return what the numbers of an environment's actions mean; nothing where that is not known."""
+    tell = getattr(env.unwrapped, "get_action_meanings", None)  # Atari's
+    known = tuple(map(str, tell())) if callable(tell) else _ACTIONS.get(type(env.unwrapped).__name__, ())
+    return known if len(known) == getattr(env.action_space, "n", None) else ()
+
+
+def tool_description(name: str, action_space: AnySpace, meanings: Sequence[str]) -> str:
+    """Return what a model reads of the tool by which it acts."""
+    text = f"Take one action in {name}."
+    if meanings:
+        start = int(getattr(action_space, "start", 0))
+        listed = "; ".join(f"{start + index}: {meaning}" for index, meaning in enumerate(meanings))
+        return f"{text} {listed}."
+    return text
+
+
+def observation_in_words(space: AnySpace, value: Any, parts: Sequence[str] = ()) -> str:
+    """Return an observation in words.
+
+    Args:
+        space: The observation space.
+        value: A value of it.
+        parts: What its parts are called.
+
+    Example:
+        >>> observation_in_words(spaces.Discrete(16), 4)
+        'Observation: 4.'
+    """
+    if parts and len(parts) == len(value):
+        listed = ", ".join(f"{part} {_words(None, item)}" for part, item in zip(parts, value, strict=True))
+        return f"Observation: {listed}."
+    return f"Observation: {_words(space, value)}."
+
+
+def outcome_in_words(reward: float, *, terminated: bool, truncated: bool) -> str:
+    """Return in words what a step has brought beside its observation."""
+    text = f" Reward: {reward:g}."
+    if terminated:
+        return f"{text} The episode is over."
+    return f"{text} The episode was cut off." if truncated else text
+
+
+def _words(space: AnySpace | None, value: Any) -> str:
+    if isinstance(space, spaces.Graph):
+        edges = 0 if value.edges is None else len(value.edges)
+        return f"a graph of {len(value.nodes)} nodes and {edges} edges"
+    if isinstance(value, numpy.ndarray):
+        return _array_in_words(value)
+    if isinstance(value, (float, numpy.floating)):
+        return f"{float(value):.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_words(_inner(space, key), item)}" for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(_words(_inner(space, index), item) for index, item in enumerate(value))})"
+    return str(value)
+
+
+def _inner(space: AnySpace | None, key: Any) -> AnySpace | None:
+    return space.spaces[key] if isinstance(space, (spaces.Dict, spaces.Tuple)) else None
+
+
+def _array_in_words(array: Any) -> str:
+    if array.size <= _MOST_NUMBERS:
+        return _listed(array.tolist())
+    shape = "x".join(map(str, array.shape))
+    if array.dtype == numpy.uint8 and array.ndim in (2, 3):
+        return f"a picture of {shape}"
+    return f"an array of {shape}, from {array.min():.4g} to {array.max():.4g}"
+
+
+def _listed(values: Any) -> str:
+    if isinstance(values, list):
+        return f"[{', '.join(map(_listed, values))}]"
+    return f"{values:.4g}" if isinstance(values, float) else str(values)
