@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import logging
 import os
 import secrets
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any, Literal
 
-from coding_env.sandbox import tree
+from coding_env.sandbox import bubblewrap as bwrap
+from coding_env.sandbox import control_groups, first_process
+from coding_env.sandbox.first_process import FirstProcess, NotStartedError
 from coding_env.sandbox.inside import frames, kernel, zygote
 from coding_env.sandbox.layers import Level, SandboxReport
 from coding_env.sandbox.limits import Limits
@@ -24,23 +28,9 @@ from openenv_trl.errors import ConfigurationError, EnvironmentExecutionError
 
 logger = logging.getLogger(__name__)
 
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from inside.zygote import main; main()"
-_PRELOADED = (
-    "array, base64, bisect, calendar, collections.abc, contextlib, copy, csv, dataclasses, datetime, decimal, "
-    "difflib, enum, fractions, functools, hashlib, heapq, io, itertools, json, math, operator, pickle, pprint, random, "
-    "re, runpy, statistics, string, subprocess, tempfile, textwrap, threading, time, typing, uuid"
-)
-_START_TIMEOUT_S = 60.0
+Executor = Literal["python", "smolagents"]
+Bubblewrap = Literal["auto", "always", "never"]
 _UIDS = 100_000
-_VARIABLES = {
-    "LANG": "C.UTF-8",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",  # each costs 64 MB of address space, which is limited
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONHASHSEED": "0",  # equal seeds give equal orders of sets
-}
 
 
 class Sandbox:
@@ -53,9 +43,12 @@ class Sandbox:
         disabled: Layers that are not to be used, for trying what is left without them.
         minimum: The least that the sandbox must be worth.
         uid_base: The first of the users that sessions have where the server is root.
+        executor: What runs cells: Python, or the interpreter that smolagents has for it.
+        imports: Modules that smolagents lets them import, beside those that it does by itself.
+        bubblewrap: Whether bubblewrap starts the first process: where namespaces cannot be had without, or always.
 
     Raises:
-        ConfigurationError: It is worth less than ``minimum`` here.
+        ConfigurationError: It is worth less than ``minimum`` here, or what was asked for is not there.
     """
 
     def __init__(
@@ -67,17 +60,27 @@ class Sandbox:
         disabled: Sequence[str] = (),
         minimum: Level = Level.NONE,
         uid_base: int = 1_900_000,
+        executor: Executor = "python",
+        imports: Sequence[str] = (),
+        bubblewrap: Bubblewrap = "auto",
     ) -> None:
         self.limits = limits or Limits()
-        self._packages = [os.path.realpath(folder) for folder in packages]
+        self._needs = first_process.Needs(
+            self.limits,
+            packages=tuple(os.path.realpath(folder) for folder in packages),
+            disabled=tuple(disabled),
+            uid_base=uid_base,
+            executor=executor,
+            imports=tuple(imports),
+            import_from=_where_smolagents_is() if executor == "smolagents" else (),
+        )
         self._warm = warm
-        self._disabled = list(disabled)
-        self._uid_base = uid_base
+        self._bubblewrap = bubblewrap
         self._lock = threading.RLock()
         self._ready: deque[SandboxSession] = deque()
         self._started = 0
-        self._zygote: subprocess.Popen[bytes] | None = None
-        self._way: socket.socket | None = None
+        self._first: FirstProcess | None = None
+        self._groups: control_groups.ControlGroups | None = None
         self._closed = False
         self._folder = ""
         with self._lock:
@@ -122,69 +125,65 @@ class Sandbox:
     def _start(self) -> SandboxReport:
         if not kernel.IS_LINUX:
             raise ConfigurationError("The coding environment's sandbox needs Linux. Elsewhere, run its Docker image.")
-        self._folder = tempfile.mkdtemp(prefix="openenv-coding-")
-        os.chmod(self._folder, 0o711)
-        for name in ("root", "workspaces"):
-            os.mkdir(os.path.join(self._folder, name))
-        # Nobody lists it, so that sessions that share their user cannot find each other's.
-        os.chmod(os.path.join(self._folder, "workspaces"), 0o311 if os.geteuid() == 0 else 0o300)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        with theirs:
-            program = _PROGRAM.replace("import sys;", f"import sys, {_PRELOADED};", 1)
-            self._zygote = subprocess.Popen(
-                [tree.interpreter(), "-I", "-S", "-c", program, str(Path(__file__).parent), str(theirs.fileno())],
-                env=_VARIABLES,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                cwd="/",
-                start_new_session=True,
-            )
-        self._way = ours
-        readable = [*tree.readable(), *self._packages]
-        config = {
-            "folder": self._folder,
-            "root": os.path.join(self._folder, "root"),
-            "readable": readable,
-            "hidden": tree.hidden(self._packages),
-            "landlock_readable": [*tree.landlock_readable(), *self._packages],
-            "packages": self._packages,
-            "off": self._disabled,
-            "uid_base": self._uid_base,
-            "limits": self.limits.model_dump(),
-            "shared_processes": _share_of_processes(),
-            "variables": _VARIABLES,
-        }
-        ours.settimeout(_START_TIMEOUT_S)
+        no_groups = "switched off"
+        if "cgroup" not in self._needs.disabled:
+            self._groups, no_groups = control_groups.find(self.limits)
         try:
-            ours.send(frames.pack(config))
-            data = ours.recv(zygote.MAX_MESSAGE)
-        except OSError as error:
-            data = b""
-            logger.warning("The sandbox's process did not answer: %s", error)
-        if not data:
+            self._first = self._start_first(no_groups)
+        except NotStartedError as error:
             self._stop()
-            raise ConfigurationError(
-                f"The sandbox's process could not be started with {tree.interpreter()}. See its error above."
-            )
-        report = SandboxReport.model_validate(frames.Unpacker(zygote.MAX_MESSAGE).feed(data)[0])
-        if kernel.IS_LINUX and not {"files", "user"} & set(report.layers):
+            raise ConfigurationError(f"The sandbox's process could not be started: {error}.") from error
+        report = self._first.report
+        if "cgroup" not in report.layers:
+            self._leave_groups()
+        if not {"files", "user"} & set(report.layers):
             # Sessions have this process's user, and would find its memory in /proc.
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         return report
 
+    def _start_first(self, no_groups: str) -> FirstProcess:
+        """Start the first process, by bubblewrap where that is asked for or is worth more."""
+        if self._bubblewrap == "always":
+            return self._try(no_groups, under_bubblewrap=True)
+        plain = self._try(no_groups, under_bubblewrap=False)
+        wanted = self._bubblewrap == "auto" and "files" not in {*plain.report.layers, *self._needs.disabled}
+        if not wanted:
+            return plain
+        if bwrap.program() is None:
+            plain.report.missing["bubblewrap"] = "it is not installed"
+            return plain
+        plain.stop()
+        try:
+            return self._try(no_groups, under_bubblewrap=True)
+        except NotStartedError as error:
+            plain = self._try(no_groups, under_bubblewrap=False)
+            plain.report.missing["bubblewrap"] = str(error)
+            return plain
+
+    def _try(self, no_groups: str, *, under_bubblewrap: bool) -> FirstProcess:
+        zygote.remove_folder(self._folder)
+        self._folder = _make_folder()
+        with contextlib.ExitStack() as trial:
+            descriptors = trial.enter_context(self._groups.for_a_trial()) if self._groups else []
+            return first_process.start(
+                self._needs, self._folder, under_bubblewrap=under_bubblewrap, groups=descriptors, no_groups=no_groups
+            )
+
+    @property
+    def _zygote(self) -> subprocess.Popen[bytes] | None:
+        return self._first.process if self._first else None
+
     def _stop(self) -> None:
-        if self._way is not None:
-            self._way.close()
-            self._way = None
-        if self._zygote is not None:
-            try:
-                self._zygote.wait(5)
-            except subprocess.TimeoutExpired:
-                self._zygote.kill()
-                self._zygote.wait()
-            self._zygote = None
-            zygote.remove_folder(self._folder)  # where it could not do so itself
+        if self._first is not None:
+            self._first.stop()
+            self._first = None
+        zygote.remove_folder(self._folder)  # where it could not do so itself
+        self._leave_groups()
+
+    def _leave_groups(self) -> None:
+        if self._groups is not None:
+            self._groups.close()
+            self._groups = None
 
     def _spawn(self) -> SandboxSession:
         if self._closed:
@@ -192,9 +191,11 @@ class Sandbox:
         for _ in range(2):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             worker, descriptors = open_worker()
+            group = None
             with theirs:
                 try:
-                    self._send(theirs.fileno(), descriptors)
+                    group = self._groups.new() if self._groups else None
+                    self._send([theirs.fileno(), *descriptors, *(group.descriptors if group else [])])
                 except OSError as error:
                     ours.close()
                     worker.close()
@@ -205,15 +206,17 @@ class Sandbox:
                 finally:
                     for descriptor in descriptors:
                         os.close(descriptor)
-            return SandboxSession(ours, worker, self.limits)
+                    if group is not None:
+                        group.close_descriptors()
+            return SandboxSession(ours, worker, self.limits, group.release if group else None)
         raise EnvironmentExecutionError("No session of the sandbox can be started.", phase="reset")
 
-    def _send(self, control: int, descriptors: list[int]) -> None:
-        if self._way is None:
+    def _send(self, descriptors: list[int]) -> None:
+        if self._first is None:
             raise BrokenPipeError("it is not there")
         uid = None
         if "user" in self.report.layers:
-            uid = self._uid_base + self._started % _UIDS  # none again soon: the old one may still be dying
+            uid = self._needs.uid_base + self._started % _UIDS  # none again soon: the old one may still be dying
         self._started += 1
         workspace = ""
         if "files" not in self.report.layers:
@@ -221,30 +224,47 @@ class Sandbox:
             os.mkdir(workspace, 0o700)
             if uid is not None:
                 os.chown(workspace, uid, uid)
-        socket.send_fds(self._way, [frames.pack({"uid": uid, "workspace": workspace})], [control, *descriptors])
+        message = frames.pack({"uid": uid, "workspace": workspace})
+        socket.send_fds(self._first.way, [message], descriptors)
 
 
-def _share_of_processes() -> int | None:
-    """How many processes and threads sessions may have together that share the server's user: three of four."""
-    for path in ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"):
-        with contextlib.suppress(OSError, ValueError):
-            return int(Path(path).read_text()) * 3 // 4
-    return None
+def _make_folder() -> str:
+    """A folder for the sandbox, in which nobody but this process finds anything that he was not told of."""
+    folder = tempfile.mkdtemp(prefix="openenv-coding-")
+    os.chmod(folder, 0o711)
+    for name in ("root", "workspaces"):
+        os.mkdir(os.path.join(folder, name))
+    # Nobody lists it, so that sessions that share their user cannot find each other's.
+    os.chmod(os.path.join(folder, "workspaces"), 0o311 if os.geteuid() == 0 else 0o300)
+    return folder
+
+
+def _where_smolagents_is() -> tuple[str, ...]:
+    """Folders that smolagents and what it needs are imported from: those of this process."""
+    if importlib.util.find_spec("smolagents") is None:
+        raise ConfigurationError(
+            "CODING_EXECUTOR=smolagents needs the package smolagents where the server runs: "
+            "pip install smolagents, or this package with its extra: pip install 'openenv-coding_env[smolagents]'."
+        )
+    return tuple(os.path.realpath(folder) for folder in sys.path if folder and os.path.isdir(folder))
 
 
 _shared: dict[tuple[object, ...], Sandbox] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_sandbox(
-    limits: Limits, packages: tuple[str, ...], warm: int, disabled: tuple[str, ...], minimum: Level
-) -> Sandbox:
-    """Return the process's sandbox with these settings; the first call starts it (blocking)."""
-    key = (os.getpid(), limits, packages, warm, disabled, minimum)
+def shared_sandbox(limits: Limits, **options: Any) -> Sandbox:
+    """Return the process's sandbox with these settings; the first call starts it (blocking).
+
+    Args:
+        limits: What each session may use.
+        **options: The other arguments of `Sandbox`.
+    """
+    key = (os.getpid(), limits, *sorted(options.items()))
     with _shared_lock:
         found = _shared.get(key)
         if found is None:
-            found = _shared[key] = Sandbox(limits, packages=packages, warm=warm, disabled=disabled, minimum=minimum)
+            found = _shared[key] = Sandbox(limits, **options)
         return found
 
 

@@ -7,6 +7,9 @@ The layers, and what each is good for:
 - ``processes``: it sees and signals no process but its own, and all of them die together (a process namespace).
 - ``network``: a network without any interface that is up (a network namespace).
 - ``landlock``: the kernel's list of what may be opened, beside the file tree or in its place.
+- ``bubblewrap``: that program started the sandbox. Beside ``files``, by which every session has namespaces of its own;
+  without it sessions share one file tree without the server's files, one list of processes and one dead network.
+- ``cgroup``: memory and processes are also counted for the session as a whole.
 - ``seccomp``: system calls that only an attack needs are refused. Without ``processes`` and ``user``, also starting
   processes; without ``network``, also sockets.
 
@@ -52,7 +55,7 @@ class SandboxReport(BaseModel):
         found = set(self.layers)
         if {"files", "processes", "network", "seccomp"} <= found:
             return Level.STRONG
-        files = bool(found & {"files", "landlock"})
+        files = bool(found & {"files", "landlock", "bubblewrap"})
         if files and "seccomp" in found:
             return Level.PARTIAL
         return Level.WEAK if "seccomp" in found else Level.NONE

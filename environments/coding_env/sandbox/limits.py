@@ -17,6 +17,9 @@ class Limits(BaseModel):
     """Seconds of processor time of each process, over the whole episode."""
     memory_mb: int = Field(default=512, ge=64)
     """Megabytes of address space of each process."""
+    session_memory_mb: int = Field(default=1024, ge=64)
+    """Megabytes of memory of all processes of a session and of its files together. Counted where the layer "cgroup" is:
+    twice what one process may have, so that one alone never meets it."""
     workspace_mb: int = Field(default=32, ge=1)
     """Megabytes of the workspace, and as many of ``/tmp``; both are in memory. Counted where the layer "files" is."""
     file_mb: int = Field(default=16, ge=1)

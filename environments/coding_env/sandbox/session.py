@@ -11,6 +11,7 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,10 +84,14 @@ class SandboxSession:
         control: To the keeper.
         worker: To the first worker, which the keeper starts by itself.
         limits: What the session may use.
+        on_close: Called when it is over.
     """
 
-    def __init__(self, control: socket.socket, worker: _Worker, limits: Limits) -> None:
+    def __init__(
+        self, control: socket.socket, worker: _Worker, limits: Limits, on_close: Callable[[], None] | None = None
+    ) -> None:
         self.limits = limits
+        self._on_close = on_close
         self._control = control
         self._control.setblocking(False)
         self._selector = selectors.DefaultSelector()
@@ -147,6 +152,8 @@ class SandboxSession:
         self._detach()
         self._selector.close()
         self._control.close()
+        if self._on_close is not None:
+            self._on_close()
 
     def _begin(
         self,

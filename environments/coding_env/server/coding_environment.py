@@ -49,7 +49,14 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         self._defaults = episode or EpisodeSettings()
         wanted = sandbox or SandboxSettings()
         self._sandbox: Sandbox = shared_sandbox(
-            wanted.limits, wanted.packages, wanted.warm_sessions, wanted.disabled_layers, wanted.min_level
+            wanted.limits,
+            packages=wanted.packages,
+            warm=wanted.warm_sessions,
+            disabled=wanted.disabled_layers,
+            minimum=wanted.min_level,
+            executor=wanted.executor,
+            imports=wanted.imports,
+            bubblewrap=wanted.bubblewrap,
         )
         self._settings = self._defaults
         self._session: SandboxSession | None = None

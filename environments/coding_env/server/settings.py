@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from coding_env.sandbox.launcher import Bubblewrap, Executor
 from coding_env.sandbox.layers import Level
 from coding_env.sandbox.limits import Limits
 from openenv_trl.errors import ConfigurationError
@@ -44,6 +45,14 @@ class SandboxSettings(BaseModel):
     """What each session may use."""
     packages: tuple[str, ...] = ()
     """Folders of packages that code may import from, beside the standard library."""
+    executor: Executor = "python"
+    """What runs cells: Python, or smolagents' interpreter, which is what the public environment has: for comparison
+    with runs on that. It is no border, and is confined as Python is; hidden tests run in Python all the same."""
+    imports: tuple[str, ...] = ()
+    """Modules that smolagents lets code import, beside those that it does by itself."""
+    bubblewrap: Bubblewrap = "auto"
+    """Whether the program bubblewrap starts the sandbox: where the server may not make namespaces by itself, or always,
+    or never."""
     warm_sessions: int = Field(default=4, ge=0)
     """Interpreters that are kept ready. Four, which a burst of resets uses up in the time that as many more take."""
     min_level: Level = Level.NONE
@@ -75,14 +84,24 @@ _EPISODE_VARIABLES = {
 _LIMIT_VARIABLES = {
     "CODING_CPU_S": "cpu_s",
     "CODING_MEMORY_MB": "memory_mb",
+    "CODING_SESSION_MEMORY_MB": "session_memory_mb",
     "CODING_WORKSPACE_MB": "workspace_mb",
     "CODING_FILE_MB": "file_mb",
     "CODING_OPEN_FILES": "open_files",
     "CODING_PROCESSES": "processes",
     "CODING_OUTPUT_BYTES": "output_bytes",
 }
-_SANDBOX_VARIABLES = {"CODING_WARM_SESSIONS": "warm_sessions", "CODING_MIN_LEVEL": "min_level"}
-_LIST_VARIABLES = {"CODING_PACKAGES": ("packages", ":"), "CODING_DISABLED_LAYERS": ("disabled_layers", ",")}
+_SANDBOX_VARIABLES = {
+    "CODING_WARM_SESSIONS": "warm_sessions",
+    "CODING_MIN_LEVEL": "min_level",
+    "CODING_EXECUTOR": "executor",
+    "CODING_BUBBLEWRAP": "bubblewrap",
+}
+_LIST_VARIABLES = {
+    "CODING_PACKAGES": ("packages", ":"),
+    "CODING_IMPORTS": ("imports", ","),
+    "CODING_DISABLED_LAYERS": ("disabled_layers", ","),
+}
 
 
 def episode_settings(values: Mapping[str, Any], base: EpisodeSettings) -> EpisodeSettings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from coding_env.sandbox.launcher import shared_sandbox
-from coding_env.sandbox.layers import Level
 from coding_env.sandbox.limits import Limits
 from coding_env.server.grading import grade
 from coding_env.server.settings import SandboxSettings
@@ -17,7 +16,7 @@ TASKS = built_in_tasks()
 
 
 async def share_of(task: CodingTask, code: str) -> float:
-    sandbox = shared_sandbox(Limits(), (), SandboxSettings().warm_sessions, (), Level.NONE)
+    sandbox = shared_sandbox(Limits(), warm=SandboxSettings().warm_sessions)
     return (await grade(sandbox, {"solution.py": code}, task.tests, timeout_s=120, test_timeout_s=30)).share
 
 

@@ -15,12 +15,25 @@ from typing import Any
 
 from . import kernel, landlock, seccomp
 
-LAYERS = ("user", "processes", "files", "network", "landlock", "seccomp")
+LAYERS = ("user", "processes", "files", "network", "landlock", "seccomp", "cgroup")
 """In the order they are put on. What each means is told by ``layers.py`` of the server's side."""
 
 _INSIDE_UID = 1000
 _STAT_TO_MOUNT = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}  # ST_… to MS_…: nosuid to relatime
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+
+
+def join_groups(groups: list[int]) -> None:
+    """Join control groups, for this process and all that it will start.
+
+    Args:
+        groups: Descriptors of their lists of processes; closed here.
+    """
+    for group in groups:
+        try:
+            os.write(group, b"0")
+        finally:
+            os.close(group)
 
 
 def leave_namespaces(layers: frozenset[str], uid: int | None) -> None:
@@ -166,12 +179,18 @@ def confine_worker(layers: frozenset[str], own_uid: bool, readable: list[str], w
         )
 
 
-def probe(root: str, readable: list[str], hidden: list[str], off: frozenset[str], uid: int | None) -> dict[str, Any]:
+def probe(config: dict[str, Any], uid: int | None, groups: list[int]) -> dict[str, Any]:
     """Find out which layers there are, by putting them on in processes made for it.
+
+    Args:
+        config: What all sessions have in common.
+        uid: The user that a session would have, if it would have one of its own.
+        groups: Descriptors by which a process joins a control group.
 
     Returns:
         ``layers``: those that work here. ``missing``: why the others do not, by name.
     """
+    root, readable, hidden, off = config["root"], config["readable"], config["hidden"], frozenset(config["off"])
     found: set[str] = set()
     missing: dict[str, str] = dict.fromkeys(sorted(off), "switched off")
 
@@ -219,8 +238,16 @@ def probe(root: str, readable: list[str], hidden: list[str], off: frozenset[str]
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         seccomp.install(seccomp.program(own_processes=False, own_network=False, own_pid=os.getpid()))
 
+    def joins_groups() -> None:
+        if not groups:
+            raise OSError(0, config["no_groups"])
+        join_groups(groups)
+
     test("landlock", landlock_works)
     test("seccomp", seccomp_works)
+    test("cgroup", joins_groups)
+    for group in groups:
+        os.close(group)
     ordered = [name for name in LAYERS if name in found]
     return {"layers": ordered, "missing": missing, "landlock_version": landlock.version()}
 

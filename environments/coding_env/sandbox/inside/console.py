@@ -71,7 +71,7 @@ class Console:
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), name, "eval"), names)
             if value is not None:
-                print(_shown(value))
+                print(shown(value))
 
     def _tell(self, error: BaseException) -> None:
         try:
@@ -97,7 +97,8 @@ def _stream(descriptor: int) -> TextIO:
     return open(descriptor, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False, newline="\n")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value as an agent sees it: as JSON where it can be, and else by ``repr``."""
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError):

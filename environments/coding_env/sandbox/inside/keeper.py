@@ -27,12 +27,20 @@ INTERRUPT = b"interrupt"
 Work = Callable[[socket.socket, dict[str, Any]], None]
 
 
-def keep(control: socket.socket, first: list[int], config: dict[str, Any], request: dict[str, Any], work: Work) -> None:
+def keep(
+    control: socket.socket,
+    first: list[int],
+    groups: list[int],
+    config: dict[str, Any],
+    request: dict[str, Any],
+    work: Work,
+) -> None:
     """Be a session, from its start to its end. Does not return.
 
     Args:
         control: To the server.
         first: The descriptors of the first worker: frames, standard output, standard error.
+        groups: Descriptors of the control groups that it joins.
         config: What all sessions have in common: layers, limits, paths.
         request: What this one has: ``uid`` and ``workspace``.
         work: What a worker does.
@@ -41,6 +49,7 @@ def keep(control: socket.socket, first: list[int], config: dict[str, Any], reque
     os.setsid()
     _be_killed_first()
     try:
+        confine.join_groups(groups)
         confine.leave_namespaces(layers, uid)
         if "processes" in layers:
             if os.fork():

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import files, frames, judge, solution
 from .console import Console
+from .smolagents_console import SmolagentsConsole
 
 _MAX_FRAME = 1 << 26
 
@@ -23,10 +24,11 @@ def work(way: socket.socket, config: dict[str, Any]) -> None:
 
     Args:
         way: To the server.
-        config: ``packages``: folders that code may import from beside the standard library.
+        config: ``packages``: folders that code may import from beside the standard library. ``executor``: what runs
+            cells. ``imports``: what smolagents lets them import.
     """
     sys.path[:0] = [os.getcwd(), *config["packages"]]
-    console = Console()
+    console = SmolagentsConsole(config["imports"]) if config["executor"] == "smolagents" else Console()
     signal.signal(signal.SIGINT, console.interrupted)
     unpacker = frames.Unpacker(_MAX_FRAME)
     way.sendall(frames.pack({"ready": True}))

@@ -14,10 +14,11 @@ import signal
 import socket
 import sys
 
-from . import confine, frames, keeper, kernel, worker
+from . import confine, frames, keeper, kernel, smolagents_console, worker
 
 MAX_MESSAGE = 1 << 18
 """Bytes of a message between server and zygote."""
+_MAX_GROUPS = 2  # one in each hierarchy of the first version of control groups
 
 
 def remove_folder(folder: str) -> None:
@@ -31,11 +32,16 @@ def main() -> None:
     """Serve the server at the other end of the descriptor that the command line names."""
     server = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    config = frames.Unpacker(MAX_MESSAGE).feed(server.recv(MAX_MESSAGE))[0]
+    message, groups, _, _ = socket.recv_fds(server, MAX_MESSAGE, _MAX_GROUPS)
+    config = frames.Unpacker(MAX_MESSAGE).feed(message)[0]
     # The worker's modules were found by it; nobody who comes later shall look there.
     del sys.path[0]
-    off, uid = frozenset(config["off"]), config["uid_base"] if os.geteuid() == 0 else None
-    report = confine.probe(config["root"], config["readable"], config["hidden"], off, uid)
+    if config["executor"] == "smolagents":
+        failed = smolagents_console.load([*config["packages"], *config["import_from"]], config["imports"])
+        if failed:
+            server.send(frames.pack({"failed": failed}))
+            os._exit(1)
+    report = confine.probe(config, config["uid_base"] if os.geteuid() == 0 else None, groups)
     config["layers"] = report["layers"]
     server.send(frames.pack(report))
     if kernel.IS_LINUX:
@@ -46,7 +52,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     while True:
-        message, descriptors, _, _ = socket.recv_fds(server, MAX_MESSAGE, 4)
+        message, descriptors, _, _ = socket.recv_fds(server, MAX_MESSAGE, 4 + _MAX_GROUPS)
         if not message:
             remove_folder(config["folder"])
             os._exit(0)
@@ -56,7 +62,7 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
                 control = socket.socket(fileno=descriptors[0])
-                keeper.keep(control, descriptors[1:], config, request, worker.work)
+                keeper.keep(control, descriptors[1:4], descriptors[4:], config, request, worker.work)
             finally:
                 os._exit(71)
         for descriptor in descriptors:
