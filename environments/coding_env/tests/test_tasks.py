@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from coding_env.sandbox.launcher import shared_sandbox
+from coding_env.sandbox.layers import Level
 from coding_env.sandbox.limits import Limits
 from coding_env.server.grading import grade
 from coding_env.server.settings import SandboxSettings
@@ -15,14 +16,14 @@ pytestmark = pytest.mark.anyio
 TASKS = built_in_tasks()
 
 
-async def share_of(task: CodingTask, code: str) -> float:
-    sandbox = shared_sandbox(Limits(), warm=SandboxSettings().warm_sessions)
-    return (await grade(sandbox, {"solution.py": code}, task.tests, timeout_s=120, test_timeout_s=30)).share
+async def share_of(task: CodingTask, code: str, test_timeout_s: float = 4) -> float:
+    sandbox = shared_sandbox(Limits(), (), SandboxSettings().warm_sessions, (), Level.NONE)
+    return (await grade(sandbox, {"solution.py": code}, task.tests, timeout_s=120, test_timeout_s=test_timeout_s)).share
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.id)
 async def test_the_solution_passes_and_each_mutant_fails(task: CodingTask) -> None:
-    assert await share_of(task, task.solution) == 1.0
+    assert await share_of(task, task.solution, test_timeout_s=30) == 1.0
     assert len(task.mutants) >= 2
     for mutant in task.mutants:
         assert await share_of(task, mutant) < 1.0, mutant
@@ -34,8 +35,8 @@ async def test_doing_nothing_passes_no_test(task: CodingTask) -> None:
 
 
 def test_there_are_tasks_of_every_level() -> None:
-    assert len(TASKS) >= 12
-    assert {task.level for task in TASKS.values()} == set(LEVELS)
+    assert len(TASKS) >= 40
+    assert all(sum(task.level == level for task in TASKS.values()) >= 10 for level in LEVELS)
 
 
 def test_a_seed_picks_the_task() -> None:
