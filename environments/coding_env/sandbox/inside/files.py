@@ -23,7 +23,7 @@ def answer(console: Console, message: dict[str, Any]) -> dict[str, Any]:
             return _list()
         if message["op"] == "export":
             return _export()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # folders may be nested deeper than Python walks
         return {"error": f"{type(error).__name__}: {error}"}
     return {"error": f"unknown operation {message['op']!r}"}
 

@@ -40,12 +40,19 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "set_mempolicy": (238, 237), "personality": (135, 92), "vhangup": (153, 58), "fanotify_init": (300, 262),
     "modify_ldt": (154, None), "lookup_dcookie": (212, 18), "nfsservctl": (180, 42), "memfd_secret": (447, 447),
     "setpriority": (141, 140), "sched_setscheduler": (144, 119), "sched_setattr": (314, 274),
-    "ioprio_set": (251, 30),
+    "ioprio_set": (251, 30), "process_mrelease": (448, 448), "open_tree_attr": (467, 467),
+    # Memory that no limit of a process's counts.
+    "memfd_create": (319, 279), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186),
+    # Access lists are a chmod by another name, and Landlock knows neither.
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
 }  # fmt: skip
+_FIRST_UNKNOWN = 470
+"""Calls from here on are newer than this list: to programs the kernel looks like one that lacks them."""
 # Refused beside them where other sessions' processes have the same user and can be named.
 _REFUSED_AMONG_OTHERS: dict[str, tuple[int | None, int | None]] = {
-    "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281), "shmget": (29, 194),
-    "semget": (64, 190), "msgget": (68, 186), "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53),
+    "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281), "chmod": (90, None),
+    "fchmod": (91, 52), "fchmodat": (268, 53),
     "fchmodat2": (452, 452), "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424), "tkill": (200, 130),
 }  # fmt: skip
 # Allowed there of the process itself only, by its first argument.
@@ -56,10 +63,16 @@ _OF_ITSELF: dict[str, tuple[int | None, int | None]] = {
 # Allowed of the process itself everywhere: the keeper has the same user.
 _OF_ITSELF_EVERYWHERE: dict[str, tuple[int | None, int | None]] = {"prlimit64": (302, 261)}
 _ZERO_IS_ITSELF = frozenset({"prlimit64", "sched_setaffinity", "sched_setparam"})
+# By their second argument. A descriptor's owner gets signals of one's choice, whoever that is; a terminal's input can
+# be typed for its user.
+_REFUSED_COMMANDS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
+    "fcntl": ((72, 25), (8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+    "ioctl": ((16, 29), (0x8901, 0x8902, 0x5412, 0x541C)),  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
+}
 _CLONE, _CLONE3, _SOCKET = (56, 220), (435, 435), (41, 198)
 _FAMILIES = (1, 2, 10)  # Unix, IPv4, IPv6
 
-_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -90,6 +103,7 @@ def program(*, own_processes: bool, own_network: bool, own_pid: int = 0) -> byte
     ]
     if MACHINE == "x86_64":  # the calls of its 32-bit pointers' variant
         code += [_instruction(_JUMP_AT_LEAST, 0x40000000, 0, 1), refuse]
+    code += [_instruction(_JUMP_AT_LEAST, _FIRST_UNKNOWN, 0, 1), _instruction(_RETURN, _ERRNO | _ENOSYS)]
     refused = dict(_REFUSED)
     if not own_processes:
         refused |= _REFUSED_AMONG_OTHERS
@@ -100,6 +114,11 @@ def program(*, own_processes: bool, own_network: bool, own_pid: int = 0) -> byte
     # Its flags lie in memory, where no filter sees them; the C library then takes clone.
     code += [_instruction(_JUMP_EQUAL, _CLONE3[column], 0, 1), _instruction(_RETURN, _ERRNO | _ENOSYS)]
     allow = _instruction(_RETURN, _ALLOW)
+    for numbers, commands in _REFUSED_COMMANDS.values():
+        block = [_instruction(_LOAD, _SECOND_ARGUMENT)]
+        for command in commands:
+            block += [_instruction(_JUMP_EQUAL, command, 0, 1), refuse]
+        code += _guarded(numbers[column], [*block, allow])
     block = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_JUMP_ANY_BIT, _NAMESPACE_FLAGS, 0, 1), refuse]
     if not own_processes:
         block += [_instruction(_JUMP_ANY_BIT, _CLONE_THREAD, 1, 0), refuse]
