@@ -64,9 +64,9 @@ def exact_returns(
         >>> exact_returns("tic_tac_toe", opponent_policy="first")
         ExactReturns(random=0.08148148148148146, best=1.0, worst=-1.0)
     """
-    rules = games.load(game_name, game_params or {}).rules
-    kind = rules.get_type()
-    if kind.information != type(kind).Information.PERFECT_INFORMATION:
+    game = games.load(game_name, game_params or {})
+    rules, kind = game.rules, game.rules.get_type()
+    if game.simultaneous or kind.information != type(kind).Information.PERFECT_INFORMATION:
         raise ConfigurationError(f"'{game_name}' hides something from its players: these values would not be its own.")
     known: dict[tuple[int, str], tuple[float, float, float]] = {}
 

@@ -52,7 +52,7 @@ class OpenSpielState(State):
     agent_player: int = 0
     """Which player the agent is, from 0."""
     opponent_policy: str = "random"
-    """How the other players move: "random", "first", "last" or "middle"."""
+    """How the other players move: a policy's name, or one for each player."""
     game_params: dict[str, Any] = Field(default_factory=dict)
     """The game's parameters, as far as they were given."""
     num_players: int = 1
@@ -63,3 +63,5 @@ class OpenSpielState(State):
     """The seed of the game: as given to ``reset``, or drawn from the operating system's entropy."""
     task_seed: int | None = None
     """The seed of all that is random before the agent's first move, where one was given."""
+    match: str | None = None
+    """The name under which the match's sessions met, where others than this one play in it."""

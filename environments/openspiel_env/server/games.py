@@ -1,4 +1,4 @@
-"""Loading OpenSpiel's games: by name and parameters, as games in turns, with errors that say what to change.
+"""Loading OpenSpiel's games: by name and parameters, with errors that say what to change.
 
 A game object is the rules only, is never changed, and is shared by all sessions; the positions are the matches'.
 """
@@ -26,10 +26,9 @@ class Game:
 
     Attributes:
         name: OpenSpiel's name, without parameters.
-        rules: OpenSpiel's game, in turns.
+        rules: OpenSpiel's game.
         players: How many play it.
-        was_simultaneous: Whether its players move at the same time. They then move one after the other, without
-            seeing what the others have chosen.
+        simultaneous: Whether there are positions in which its players choose at the same time.
         moves_are_public: Whether every player sees every move.
         tensor: Which tensor a player's view is: "information_state", "observation" or "".
         needs_seed: Whether the game draws from a generator of its own, to be seeded for each match.
@@ -38,7 +37,7 @@ class Game:
     name: str
     rules: Any
     players: int
-    was_simultaneous: bool
+    simultaneous: bool
     moves_are_public: bool
     tensor: str
     needs_seed: bool
@@ -54,10 +53,19 @@ def load(name: str, parameters: Mapping[str, Any]) -> Game:
             written as text in the name.
 
     Raises:
-        ConfigurationError: There is no such game, it has no such parameter or lacks one, or it cannot be played in
-            turns.
+        ConfigurationError: There is no such game, it has no such parameter or lacks one, or it cannot be played here.
     """
     return _load(name, json.dumps(dict(parameters), sort_keys=True))
+
+
+def require_player(game: Game, player: int) -> None:
+    """Check that the game has this player.
+
+    Raises:
+        ConfigurationError: It has not.
+    """
+    if player >= game.players:
+        raise ConfigurationError(f"agent_player={player}: '{game.name}' has {game.players} player(s), counted from 0.")
 
 
 def short_name(name: str) -> str:
@@ -97,7 +105,7 @@ def _described(name: str, rules: Any, *, seedable: bool) -> Game:
     dynamics = pyspiel.GameType.Dynamics
     if kind.dynamics == dynamics.MEAN_FIELD:
         raise ConfigurationError(
-            f"'{name}' is a mean field game: its crowd is no player that moves in turns. Choose a sequential game."
+            f"'{name}' is a mean field game: its crowd is no player that moves. Choose a game of players."
         )
     if kind.action_structs_only:
         raise ConfigurationError(f"The moves of '{name}' have no numbers, only parts: it cannot be played here.")
@@ -107,15 +115,12 @@ def _described(name: str, rules: Any, *, seedable: bool) -> Game:
             f"'{name}' draws its own chance and takes no seed (rng_seed): its episodes could not be played again. "
             "Choose a game with explicit chance."
         )
-    was_simultaneous = kind.dynamics == dynamics.SIMULTANEOUS
-    if was_simultaneous:
-        rules = pyspiel.convert_to_turn_based(rules)
     information = pyspiel.GameType.Information
     return Game(
         name=name,
         rules=rules,
         players=rules.num_players(),
-        was_simultaneous=was_simultaneous,
+        simultaneous=kind.dynamics == dynamics.SIMULTANEOUS,
         moves_are_public=name in _PUBLIC_MOVES or kind.information != information.IMPERFECT_INFORMATION,
         tensor=_tensor(rules),
         needs_seed=draws_itself,

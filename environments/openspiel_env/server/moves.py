@@ -1,12 +1,24 @@
 """What the moves of a game are called, and how the text of a move is read.
 
 Some games have few moves that never change; OpenSpiel calls them by number, and here they have words. All others
-have OpenSpiel's own text for a move, such as "e4".
+have OpenSpiel's own text for a move, such as "e4", without the mark of its player ("[P0]") that some games put before it.
 """
 
 from __future__ import annotations
 
+import functools
+import random
+import re
 from typing import Any
+
+import pyspiel
+
+from openspiel_env.server.games import Game
+
+MOST_LISTED_IN_A_SCHEMA = 64
+"""Moves that a tool's schema lists: what a model reads of a tool stays short."""
+_SAMPLED_POSITIONS = 1000
+_PLAYER_MARK = re.compile(r"^(\[P\d+\]|p\d+:)")
 
 _SQUARES = ("top left", "top", "top right", "left", "centre", "right", "bottom left", "bottom", "bottom right")
 
@@ -56,10 +68,62 @@ MOVE_TOOLS: dict[str, dict[str, str]] = {
 """For games with a tool for each move: the tools' descriptions, by the move's word."""
 
 
-def move_text(game_name: str, state: Any, action: int) -> str:
-    """What a move of the player who is to move is called."""
-    fixed = FIXED_MOVES.get(game_name)
-    return state.action_to_string(state.current_player(), action) if fixed is None else fixed[action]
+def move_text(game_name: str, state: Any, player: int, action: int) -> str:
+    """What a move of a player is called here."""
+    if game_name in FIXED_MOVES:
+        return FIXED_MOVES[game_name][action]
+    if game_name == "connect_four":
+        return f"column {action}"
+    return _PLAYER_MARK.sub("", state.action_to_string(player, action))
+
+
+def listed_moves(game: Game) -> tuple[str, ...] | None:
+    """The texts of all moves of a game, for a tool's schema; None where they are many, or depend on the position.
+
+    Whether they depend on it is found out by play: each text must be that of the first position wherever the move is
+    legal, in 1,000 positions of random matches. Where players have texts of their own, all players' are listed.
+    """
+    if game.rules.num_distinct_actions() > MOST_LISTED_IN_A_SCHEMA:
+        return None
+    return FIXED_MOVES[game.name] if game.name in FIXED_MOVES else _found_moves(game.name, str(game.rules))
+
+
+@functools.lru_cache(maxsize=256)
+def _found_moves(name: str, rules: str) -> tuple[str, ...] | None:
+    game = pyspiel.load_game(rules)
+    generator = random.Random(0)
+    first = game.new_initial_state()
+    texts: dict[tuple[int, int], str] = {}
+    try:
+        for player in range(game.num_players()):
+            for action in range(game.num_distinct_actions()):
+                texts[player, action] = move_text(name, first, player, action)
+    except (pyspiel.SpielError, IndexError, ValueError):  # of moves that this position does not have
+        return None
+    for player in range(game.num_players()):
+        own = [texts[player, action] for action in range(game.num_distinct_actions())]
+        if len({" ".join(text.split()).casefold() for text in own}) != len(own):
+            return None
+    state = first
+    for _ in range(_SAMPLED_POSITIONS):
+        if state.is_terminal():
+            state = game.new_initial_state()
+        if state.is_chance_node():
+            actions, shares = zip(*state.chance_outcomes(), strict=True)
+            state.apply_action(generator.choices(actions, shares)[0])
+            continue
+        simultaneous = state.is_simultaneous_node()
+        players = range(game.num_players()) if simultaneous else [state.current_player()]
+        legal = {player: state.legal_actions(player) for player in players}
+        for player, actions in legal.items():
+            if any(move_text(name, state, player, action) != texts[player, action] for action in actions):
+                return None
+        chosen = [generator.choice(actions) if actions else 0 for actions in legal.values()]
+        if simultaneous:
+            state.apply_actions(chosen)
+        else:
+            state.apply_action(chosen[0])
+    return tuple(dict.fromkeys(texts.values()))
 
 
 def fixed_move_id(game_name: str, word: str) -> int:

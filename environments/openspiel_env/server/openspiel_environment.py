@@ -1,7 +1,8 @@
 """OpenSpiel's games as an environment: one game a class, one match an episode.
 
 A class's tools are its game's: one for each move where moves have words of their own, else ``play`` with the move as
-text. A move takes microseconds, so that everything runs on the server's event loop.
+text. A move takes microseconds and runs on the server's event loop. A policy that computes does so in a thread
+meanwhile, and who waits for another session holds none.
 
 Source: M. Lanctot et al., "OpenSpiel: A Framework for Reinforcement Learning in Games", 2019, for the games.
 """
@@ -10,22 +11,29 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, ClassVar, Literal
+
+import anyio.to_thread
 
 # By the package's own name, not relative: this module is also loaded as ``server.openspiel_environment``,
 # where an app is named ``server.app:app`` and run from this folder.
-from openenv_trl.environment import Environment, tool
+from openenv_trl.environment import Environment
 from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
-from openenv_trl.types import EnvironmentMetadata
+from openenv_trl.server.workers.place import current_place
+from openenv_trl.types import EnvironmentMetadata, Tool
 from openspiel_env.models import OpenSpielAction, OpenSpielObservation, OpenSpielState
 from openspiel_env.server import games
-from openspiel_env.server.match import Match
-from openspiel_env.server.moves import FIXED_MOVES, MOVE_TOOLS, fixed_move_id, move_text, read_move
-from openspiel_env.server.settings import MatchSettings, settings_from
-from openspiel_env.server.wording import message_of, moves_in_words
+from openspiel_env.server.lobby import Lobby
+from openspiel_env.server.match import Match, play_policies
+from openspiel_env.server.move_tools import tools_of, with_moves_listed
+from openspiel_env.server.moves import move_text, read_move
+from openspiel_env.server.observing import observation_of
+from openspiel_env.server.opening import Opening, opening_of, policies_of
+from openspiel_env.server.settings import MatchSettings
+from openspiel_env.server.table import Seeds, Table, play_policies_async
+from openspiel_env.server.wording import moves_in_words
 
-DESCRIPTION = "Games of OpenSpiel, one a server: the agent is one player, and the server moves the others."
+DESCRIPTION = "Games of OpenSpiel, one a server: the agent is one player, and policies or other agents are the others."
 
 
 class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, OpenSpielState]):
@@ -51,12 +59,17 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
 
     GAME: ClassVar[str] = "catch"
     """OpenSpiel's name of the game."""
+    LOBBY: ClassVar[Lobby] = Lobby()
+    """Where the game's sessions of one process meet."""
 
     def __init__(self, settings: MatchSettings | None = None) -> None:
         self._defaults = settings or MatchSettings()
         self._settings = self._defaults
-        self._game = self._load(self._defaults)
+        self._game = games.load(self.GAME, self._defaults.game_params)
+        policies_of(self._game, self._defaults)  # raises where they cannot be played
         self._match: Match | None = None
+        self._table: Table | None = None
+        self._told_end = False
         self._episode_id: str | None = None
         self._seed: int | None = None
         self._task_seed: int | None = None
@@ -71,6 +84,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
         agent_player: int | None = None,
         opponent_policy: str | None = None,
         illegal_moves: str | None = None,
+        match: str | None = None,
         **kwargs: Any,
     ) -> OpenSpielObservation:
         """Begin a match.
@@ -85,35 +99,65 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             agent_player: Which player the agent is in this match; as on the server if None.
             opponent_policy: How the others move in this match; as on the server if None.
             illegal_moves: What an illegal move does in this match; as on the server if None.
+            match: A name under which sessions of this server meet, where ``opponent_policy`` has sessions play. Only
+                by `reset_async`, since the others are waited for.
             **kwargs: Not accepted; any other name is refused.
 
         Raises:
-            ConfigurationError: An unknown argument, or a value that cannot be used.
+            ConfigurationError: An unknown argument, or a value that cannot be used. The match before stands as it was.
         """
-        if kwargs:
-            raise ConfigurationError(
-                f"The reset of OpenSpiel's games does not know {', '.join(map(repr, sorted(kwargs)))}. It takes seed, "
-                "episode_id, task_seed, game_params, agent_player, opponent_policy and illegal_moves."
-            )
-        _require_integer("seed", seed)
-        _require_integer("task_seed", task_seed)
-        settings = settings_from(
-            {
-                "game_params": game_params,
-                "agent_player": agent_player,
-                "opponent_policy": opponent_policy,
-                "illegal_moves": illegal_moves,
-            },
-            self._defaults,
+        arguments = {
+            "seed": seed,
+            "task_seed": task_seed,
+            "game_params": game_params,
+            "agent_player": agent_player,
+            "opponent_policy": opponent_policy,
+            "illegal_moves": illegal_moves,
+            "match": match,
+        }
+        opening = opening_of(self.GAME, {**kwargs, **arguments}, self._defaults)
+        if opening.match_name is not None:
+            raise ConfigurationError("A match with other sessions is waited for: await reset_async(), or use a server.")
+        for policy in opening.policies.values():
+            policy.prepare()
+        own_seed = opening.own_seed()
+        begun = Match(opening.game, [opening.agent], opening.policies, own_seed, opening.task_seed)
+        play_policies(begun)
+        return self._begin(opening, begun, None, episode_id, own_seed)
+
+    async def reset_async(
+        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
+    ) -> OpenSpielObservation:
+        """Like `reset`. With ``match``, wait for the other players' sessions and for this player's turn.
+
+        Raises:
+            ConfigurationError: An unknown argument, or a value that cannot be used. The match before stands as it was.
+            SessionStateError: The other sessions did not come in time.
+        """
+        opening = opening_of(self.GAME, {**kwargs, "seed": seed}, self._defaults)
+        if opening.match_name is not None:
+            self._require_a_shared_loop()
+        for policy in opening.policies.values():
+            if policy.blocks:
+                await anyio.to_thread.run_sync(policy.prepare, abandon_on_cancel=True)
+        if opening.match_name is None:
+            own_seed = opening.own_seed()
+            begun = Match(opening.game, [opening.agent], opening.policies, own_seed, opening.task_seed)
+            await play_policies_async(begun, opening.agent)
+            return self._begin(opening, begun, None, episode_id, own_seed)
+        self._leave()
+        self._match = None
+        table = await self.LOBBY.join(
+            opening.match_name,
+            opening.terms,
+            opening.agent,
+            Seeds(opening.seed, opening.task_seed),
+            game=opening.game,
+            policies=opening.policies,
+            join_timeout_s=opening.settings.join_timeout_s,
+            turn_timeout_s=opening.settings.turn_timeout_s,
         )
-        game = self._game if settings is self._defaults else self._load(settings)
-        # 48 bits: every JSON reader holds them exactly.
-        own_seed = int.from_bytes(os.urandom(6), "big") if seed is None else seed
-        match = Match(game, settings.agent_player, settings.opponent_policy, own_seed, task_seed)
-        self._match, self._settings, self._seed, self._task_seed = match, settings, own_seed, task_seed
-        self._episode_id = os.urandom(16).hex() if episode_id is None else episode_id
-        self._step_count = 0
-        return self._observation(match, None)
+        return self._begin(opening, table.begun_match, table, episode_id, table.seed)
 
     def step(self, action: OpenSpielAction, timeout_s: float | None = None, **kwargs: Any) -> OpenSpielObservation:
         """Make the move of that number.
@@ -123,6 +167,17 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             ActionValidationError: The move is illegal, where that is no loss. The match stands as before.
         """
         return self.make_move(action.action_id, f"number {action.action_id}")
+
+    async def step_async(
+        self, action: OpenSpielAction, timeout_s: float | None = None, **kwargs: Any
+    ) -> OpenSpielObservation:
+        """Like `step`. In a match with other sessions it ends when this player is to move again.
+
+        Raises:
+            SessionStateError: No match is being played: call ``reset`` first.
+            ActionValidationError: The move is illegal, where that is no loss. The match stands as before.
+        """
+        return await self.make_move_async(action.action_id, f"number {action.action_id}")
 
     @property
     def state(self) -> OpenSpielState:
@@ -140,132 +195,159 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             illegal_moves=settings.illegal_moves,
             seed=self._seed,
             task_seed=self._task_seed,
+            match=None if self._table is None else self._table.name,
         )
 
-    async def reset_async(
-        self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
-    ) -> OpenSpielObservation:
-        """Like `reset`: it takes microseconds and never waits."""
-        return self.reset(seed=seed, episode_id=episode_id, **kwargs)
+    def close(self) -> None:
+        """Leave the match. One with other sessions ends for all of them."""
+        self._leave()
 
-    async def step_async(
-        self, action: OpenSpielAction, timeout_s: float | None = None, **kwargs: Any
-    ) -> OpenSpielObservation:
-        """Like `step`: it takes microseconds and never waits."""
-        return self.step(action)
+    @classmethod
+    def prepare(cls, settings: MatchSettings) -> None:
+        """Compute what the server's policies compute once, in the calling thread.
+
+        Raises:
+            ConfigurationError: The game cannot be played with these settings, or is too large for a policy.
+        """
+        for policy in policies_of(games.load(cls.GAME, settings.game_params), settings).values():
+            policy.prepare()
+
+    @classmethod
+    def list_tools(cls) -> list[Tool]:
+        """The game's tools, as with OpenSpiel's own parameters."""
+        tools = super().list_tools()
+        try:
+            return with_moves_listed(tools, games.load(cls.GAME, {}))
+        except ConfigurationError:  # one that cannot do without parameters
+            return tools
+
+    def offered_tools(self) -> list[Tool]:
+        """The game's tools, as with this server's parameters."""
+        return with_moves_listed(super().list_tools(), self._game)
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Name, version and what it is in one sentence."""
         return EnvironmentMetadata(name="openspiel_env", description=DESCRIPTION, version="0.1.0")
 
     def play_text(self, move: str) -> OpenSpielObservation:
-        """Make the move that a text names.
+        """Make the move that a text names: see `make_move`."""
+        return self.make_move(self.read(move), f"'{move:.80}'")
+
+    def read(self, move: str) -> int | None:
+        """The number of the legal move that a text names; None where it names none.
 
         Raises:
             SessionStateError: No match is being played: call ``reset`` first.
-            ActionValidationError: No legal move is called so, where that is no loss. The match stands as before.
         """
-        match = self._playing()
-        moves = {action: move_text(match.game.name, match.state, action) for action in match.legal_actions()}
-        return self.make_move(read_move(move, moves), f"'{move:.80}'")
+        match, player = self._playing(), self._settings.agent_player
+        legal = match.legal_actions(player)
+        return read_move(move, {each: move_text(match.game.name, match.state, player, each) for each in legal})
 
     def make_move(self, action: int | None, called: str) -> OpenSpielObservation:
-        """Make the agent's move.
+        """Make the agent's move in a match against policies.
 
         Args:
             action: Its number; None where what the agent said names no legal move.
             called: What an error calls it.
 
         Raises:
-            SessionStateError: No match is being played: call ``reset`` first.
+            SessionStateError: No match is being played: call ``reset`` first. Or it is one with other sessions.
             ActionValidationError: The move is illegal, where that is no loss. The match stands as before.
         """
-        match = self._playing()
-        if action is None or action not in match.legal_actions():
-            if self._settings.illegal_moves == "error":
-                self._refuse(match, called)
-            self._step_count += 1
-            return self._observation(match, match.forfeit())
-        self._step_count += 1
-        return self._observation(match, match.play(action))
+        match, player = self._playing(), self._settings.agent_player
+        if self._table is not None:
+            raise SessionStateError("A match with other sessions is waited for: await step_async(), or use a server.")
+        if (legal := self._checked(match, action, called)) is None:
+            match.forfeit(player)
+        else:
+            match.choose(player, legal)
+            play_policies(match)
+        return self._observation(match)
 
-    def _refuse(self, match: Match, called: str) -> NoReturn:
-        moves = [move_text(match.game.name, match.state, action) for action in match.legal_actions()]
-        listed = moves_in_words(moves, self._settings.max_listed_moves)
-        raise ActionValidationError(f"The move {called} is not legal now. {listed}")
+    async def make_move_async(self, action: int | None, called: str) -> OpenSpielObservation:
+        """Like `make_move`, in any match: wait for policies that compute and for the other sessions.
+
+        Where the match ended before this move, it is not made, and the observation tells of the end.
+        """
+        match, player, table = self._playing(), self._settings.agent_player, self._table
+        if match.over:
+            return self._observation(match)
+        legal = self._checked(match, action, called)
+        if table is not None:
+            await table.play(match, player, legal)
+        elif legal is None:
+            match.forfeit(player)
+        else:
+            match.choose(player, legal)
+            await play_policies_async(match, player)
+        return self._observation(match)
+
+    def _checked(self, match: Match, action: int | None, called: str) -> int | None:
+        """The move, which counts from here on; None for an illegal one that loses the match."""
+        legal = match.legal_actions(self._settings.agent_player)
+        if action not in legal:
+            action = None
+            if self._settings.illegal_moves == "error":
+                moves = [move_text(match.game.name, match.state, self._settings.agent_player, each) for each in legal]
+                listed = moves_in_words(moves, self._settings.max_listed_moves)
+                raise ActionValidationError(f"The move {called} is not legal now. {listed}")
+        self._step_count += 1
+        return action
 
     def _playing(self) -> Match:
         if self._match is None:
             raise SessionStateError("No match was begun yet. Call reset before the first step.", phase="step")
-        if self._match.over:
+        if self._match.over and (self._told_end or self._table is None):
             raise SessionStateError("This match is over. Call reset to begin another.", phase="step")
         return self._match
 
-    def _observation(self, match: Match, reward: float | None) -> OpenSpielObservation:
-        over = match.over
-        return OpenSpielObservation(
-            info_state=match.view(),
-            legal_actions=match.legal_actions(),
-            game_phase="terminal" if over else "initial" if reward is None else "playing",
-            current_player_id=match.state.current_player() if not match.forfeited else -4,
-            opponent_last_action=match.opponent_last_action,
-            message=message_of(match, self._settings.max_listed_moves),
-            reward=reward,
-            done=over,
-        )
+    def _observation(self, match: Match, *, initial: bool = False) -> OpenSpielObservation:
+        self._told_end = match.over
+        return observation_of(match, self._settings.agent_player, self._settings.max_listed_moves, initial=initial)
 
-    def _load(self, settings: MatchSettings) -> games.Game:
-        game = games.load(self.GAME, settings.game_params)
-        if settings.agent_player >= game.players:
+    def _begin(
+        self, opening: Opening, match: Match, table: Table | None, episode_id: str | None, seed: int | None
+    ) -> OpenSpielObservation:
+        self._leave()
+        self._match, self._table, self._settings = match, table, opening.settings
+        self._seed, self._task_seed = seed, opening.task_seed if table is None else table.task_seed
+        self._episode_id = os.urandom(16).hex() if episode_id is None else episode_id
+        self._step_count = 0
+        return self._observation(match, initial=True)
+
+    def _leave(self) -> None:
+        table, self._table = self._table, None
+        if table is not None:
+            table.get_up(self._settings.agent_player)
+
+    def _require_a_shared_loop(self) -> None:
+        place = current_place()
+        if place is not None and place.count > 1:
             raise ConfigurationError(
-                f"agent_player={settings.agent_player}: '{self.GAME}' has {game.players} player(s), counted from 0."
+                f"This server has {place.count} worker processes, and the sessions of a match must be in one. Start it "
+                "with one worker (--workers 1, OPENENV_TRL_WORKERS=1) to have sessions play each other."
             )
-        return game
-
-
-def _require_integer(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, int):
-        raise ConfigurationError(f"{name} must be an integer or None, not {value!r}.")
+        if self._effective_execution != "loop":
+            raise ConfigurationError(
+                "Sessions can play each other on the server's event loop only: leave OPENENV_TRL_EXECUTION unset, not "
+                f"'{self._effective_execution}'."
+            )
 
 
 @functools.lru_cache(maxsize=256)
 def environment_class(game_name: str) -> type[OpenSpielEnvironment]:
-    """The environment class of a game: with the game's own tools.
+    """The environment class of a game: with the game's own tools, and a lobby of its own.
 
     Args:
         game_name: A name that OpenSpiel has registered, such as "catch" or "tic_tac_toe"; with parameters in
             OpenSpiel's own form where a parameter is itself a game, as in "misere(game=tic_tac_toe())".
     """
     short = games.short_name(game_name)
-    tools = MOVE_TOOLS.get(short)
-    if tools is None:
-        attributes: dict[str, Any] = {"play": _play_tool(FIXED_MOVES.get(short))}
-    else:
-        attributes = {f"move_{word}": _move_tool(short, word, text) for word, text in tools.items()}
     title = "".join(part.capitalize() for part in short.split("_"))
-    attributes |= {"GAME": game_name, "__doc__": f"The game {game_name}: see `OpenSpielEnvironment`."}
+    attributes = {
+        **tools_of(short),
+        "GAME": game_name,
+        "LOBBY": Lobby(),
+        "__doc__": f"The game {game_name}: see `OpenSpielEnvironment`.",
+    }
     return type(f"{title}Environment", (OpenSpielEnvironment,), attributes)
-
-
-# Asynchronous like the hooks: a server calls them on its event loop, without a thread.
-def _move_tool(
-    game_name: str, word: str, description: str
-) -> Callable[[OpenSpielEnvironment], Awaitable[OpenSpielObservation]]:
-    action = fixed_move_id(game_name, word)
-
-    @tool(name=word, description=description)
-    async def move(self: OpenSpielEnvironment) -> OpenSpielObservation:
-        return self.make_move(action, f"'{word}'")
-
-    return move
-
-
-def _play_tool(words: tuple[str, ...] | None) -> Callable[..., Awaitable[OpenSpielObservation]]:
-    async def play(self: OpenSpielEnvironment, move: str) -> OpenSpielObservation:
-        return self.play_text(move)
-
-    if words is not None:
-        play.__annotations__["move"] = Literal[words]
-    return tool(
-        name="play", description="Make a move: one of those that the last message names, as it is named there."
-    )(play)

@@ -8,8 +8,9 @@ import pyspiel
 import pytest
 from openspiel_env.models import OpenSpielAction
 from openspiel_env.server import games
-from openspiel_env.server.match import Match
+from openspiel_env.server.match import Match, play_policies
 from openspiel_env.server.openspiel_environment import OpenSpielEnvironment, environment_class
+from openspiel_env.server.opponents import SIMPLE
 from openspiel_env.server.settings import MatchSettings
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
@@ -37,26 +38,30 @@ def test_every_observation_is_what_openspiel_says_of_the_same_history(
     rules = pyspiel.load_game(name, parameters)
     kind = rules.get_type()
     for seed in range(3):
-        match = Match(games.load(name, parameters), agent, "random", seed)
+        game = games.load(name, parameters)
+        others = {player: SIMPLE["random"] for player in range(game.players) if player != agent}
+        match = Match(game, [agent], others, seed)
         rewards = 0.0
         while True:
+            play_policies(match)
+            rewards += match.take_reward(agent)
             replayed = rules.new_initial_state()
             for action in match.state.history():
                 replayed.apply_action(action)
             assert match.over == replayed.is_terminal()
-            assert match.legal_actions() == ([] if match.over else replayed.legal_actions())
+            assert match.legal_actions(agent) == ([] if match.over else replayed.legal_actions())
             tensor = (
                 replayed.information_state_tensor
                 if kind.provides_information_state_tensor
                 else replayed.observation_tensor
             )
-            assert match.view() == tensor(agent)
+            assert match.view(agent) == tensor(agent)
             assert rewards == pytest.approx(replayed.returns()[agent])
             if match.over:
                 break
             assert replayed.current_player() == agent
-            legal = match.legal_actions()
-            rewards += match.play(legal[len(match.state.history()) % len(legal)])
+            legal = match.legal_actions(agent)
+            match.choose(agent, legal[len(match.state.history()) % len(legal)])
 
 
 def test_every_registered_game_is_played_or_refused_with_what_to_change() -> None:

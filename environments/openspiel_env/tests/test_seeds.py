@@ -70,6 +70,7 @@ def test_the_state_names_the_episode_and_how_it_is_played() -> None:
         "illegal_moves": "error",
         "seed": 5,
         "task_seed": 6,
+        "match": None,
     }
     environment.reset(seed=5)
     made_up = environment.state.episode_id
