@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from openenv_trl.server.app import HTTPEnvServer as HTTPEnvServer
     from openenv_trl.server.app import create_app as create_app
     from openenv_trl.server.app import create_fastapi_app as create_fastapi_app
+    from openenv_trl.server.app import create_web_interface_app as create_web_interface_app
     from openenv_trl.server.capacity import ConcurrencyConfig as ConcurrencyConfig
     from openenv_trl.server.capacity import ServerCapacityStatus as ServerCapacityStatus
     from openenv_trl.server.capacity import SessionInfo as SessionInfo
@@ -108,7 +109,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TrajectoryRubric",
         "WeightedSum",
     ),
-    "openenv_trl.server.app": ("HTTPEnvServer", "create_app", "create_fastapi_app"),
+    "openenv_trl.server.app": ("HTTPEnvServer", "create_app", "create_fastapi_app", "create_web_interface_app"),
     "openenv_trl.server.capacity": ("ConcurrencyConfig", "ServerCapacityStatus", "SessionInfo"),
     "openenv_trl.server.settings": ("AppSettings",),
     "openenv_trl.transform": ("CompositeTransform", "NullTransform", "Transform"),
@@ -166,8 +167,7 @@ _HOME_OF["JsonRpcErrorCode"] = ("openenv_trl.wire.rpc", "RpcErrorCode")
 _NOT_OFFERED = {
     "LLMClient": "language models are the trainer's here",
     "LLMJudge": "write a Rubric whose forward asks your model",
-    "WebInterfaceManager": "this server has no web page",
-    "create_web_interface_app": "this server has no web page: use create_app",
+    "WebInterfaceManager": "each visitor of the debug page has a session of their own, and nothing manages them all",
 }
 
 __all__ = [*_HOME_OF]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]  # all are strings

@@ -61,6 +61,7 @@ def serve(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that share the port. [default: OPENENV_TRL_WORKERS, then 1]")
     ] = None,
+    web: Annotated[bool, typer.Option("--web", help="With a debug page at /web/.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[str, typer.Option(help="text, or json: one object a line.")] = "text",
     kubernetes: Annotated[
@@ -105,6 +106,8 @@ def serve(
         options += ["--max-concurrent-envs", str(max_concurrent_envs)]
     if workers is not None:
         options += ["--workers", str(workers)]
+    if web:
+        options += ["--web"]
     raise typer.Exit(main([path, *options]))
 
 

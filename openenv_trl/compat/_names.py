@@ -13,13 +13,14 @@ from typing import Any
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _NO_MODELS = "language models are the trainer's here"
-_NO_PAGE = "this server has no web page"
+_NO_GRADIO = "the debug page is not made with Gradio: override render_web and web_actions of the environment"
+_NO_MANAGER = "each visitor of the debug page has a session of their own, and nothing manages them all"
 _OWN_LINES = "write the lines that you use into your package"
 _NO_ROUTES = "add routes to the app that create_app returns"
 NOT_OFFERED = {
-    "ActionLog": _NO_PAGE,
+    "ActionLog": _NO_MANAGER,
     "AnthropicClient": _NO_MODELS,
-    "EpisodeState": _NO_PAGE,
+    "EpisodeState": _NO_MANAGER,
     "GetEndpointConfig": _NO_ROUTES,
     "LLMClient": _NO_MODELS,
     "LLMJudge": "write a Rubric whose forward asks your model",
@@ -27,14 +28,13 @@ NOT_OFFERED = {
     "MCP_TOOL_CALL_TIMEOUT": "a step's timeout_s is the tool call's",
     "OpenAIClient": _NO_MODELS,
     "ToolCall": _NO_MODELS,
-    "WebInterfaceManager": _NO_PAGE,
-    "build_gradio_app": _NO_PAGE,
+    "WebInterfaceManager": _NO_MANAGER,
+    "build_gradio_app": _NO_GRADIO,
     "convert_to_ws_url": "clients take any form of the address",
     "create_llm_client": _NO_MODELS,
-    "create_web_interface_app": f"{_NO_PAGE}: use create_app",
-    "deserialize_action_with_preprocessing": f"{_NO_PAGE} whose forms need it: use deserialize_action",
-    "get_gradio_display_title": _NO_PAGE,
-    "get_quick_start_markdown": _NO_PAGE,
+    "deserialize_action_with_preprocessing": "the debug page's forms send JSON: use deserialize_action",
+    "get_gradio_display_title": _NO_GRADIO,
+    "get_quick_start_markdown": _NO_GRADIO,
     "get_server_tools": "ask the MCP server object for its tools",
     "hf_space_subdomain": _OWN_LINES,
     "load_environment_metadata": "override get_metadata of the environment",

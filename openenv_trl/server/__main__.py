@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure_logging(given.log_level, given.log_format)
     if given.max_concurrent_envs is not None:
         os.environ["MAX_CONCURRENT_ENVS"] = str(given.max_concurrent_envs)
+    if given.web:
+        # The workers', too, as they are this process's children; and of applications that are given settings.
+        os.environ["OPENENV_TRL_WEB_INTERFACE"] = os.environ["ENABLE_WEB_INTERFACE"] = "true"
     place = take_place()
     try:
         lease = take_lease()
@@ -67,6 +70,8 @@ def _serve_here(given: argparse.Namespace, place: WorkerPlace | None) -> int:
         return _fail(import_failure(given.target, error), speaks)
     if speaks:
         _warn_of_another_limit(app, given.max_concurrent_envs)
+        if given.web and "/ws/ui" not in getattr(getattr(app, "state", None), "doors", ()):
+            logger.warning("--web has no effect: the application is not one that create_app returned")
     serve(app, settings, place)
     return 0
 
@@ -132,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers", type=_positive, help=f"processes that share the port (default: {WORKERS_VARIABLE}, then 1)"
     )
+    parser.add_argument("--web", action="store_true", help="with a debug page at /web/")
     levels = ("critical", "error", "warning", "info", "debug")
     parser.add_argument("--log-level", choices=levels, default="info")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="json: one object a line")

@@ -1,7 +1,8 @@
 """Who may do what: the trainer's token, the agent's token, and where a browser may come from.
 
 Pure: a request's path and headers in, a refusal or None out. Tokens are compared in constant time, and stand in no
-text, log or repr. They travel in the ``Authorization`` header only: a query would end up in access logs.
+text, log or repr. They travel in headers only: a query would end up in access logs. That header is ``Authorization``; a
+page cannot give it to its socket, so the debug page's offers the token as a subprotocol (`TOKEN_PROTOCOL`).
 
 With ``token`` set, every route but the probes needs it. ``agent_token`` opens ``/mcp`` over HTTP and nothing else;
 there, an agent lists and calls tools, and cannot begin, step or read an episode (`refusal_of_method`).
@@ -14,6 +15,7 @@ outside can own count: addresses, names without a dot, ``.localhost``, ``.local`
 
 from __future__ import annotations
 
+import base64
 import hmac
 import ipaddress
 from collections.abc import Iterable, Mapping
@@ -32,6 +34,12 @@ OPEN_PATHS = frozenset({"/health", "/ready"})
 
 AGENT_PATH = "/mcp"
 """What the agent's token opens."""
+
+PAGE_SOCKET = "/ws/ui"
+"""The debug page's socket."""
+
+TOKEN_PROTOCOL = "openenv.token."
+"""How the subprotocol begins that carries a token there; the rest is the token in base64url, without padding."""
 
 _AGENT_METHODS = frozenset({"tools/list", "tools/call"})
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
@@ -63,12 +71,14 @@ class AccessControl:
     Args:
         settings: The tokens and the allowed origins.
         own_hosts: Names of this server beyond those that are recognised, such as ``my-space.hf.space``.
+        open_paths: What needs no token beside the probes: the debug page's files, which tell nothing.
 
     Raises:
         ConfigurationError: A token cannot travel in a header, or the two make no sense together.
     """
 
-    def __init__(self, settings: AppSettings, own_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, settings: AppSettings, own_hosts: Iterable[str] = (), open_paths: Iterable[str] = ()) -> None:
+        self._open_paths = OPEN_PATHS | frozenset(open_paths)
         self._token = _checked(settings.token, "token")
         self._agent_token = _checked(settings.agent_token, "agent_token")
         if self._agent_token is not None:
@@ -105,9 +115,9 @@ class AccessControl:
                 f"Pages of the origin {origin[:200]!r} may not use this server. "
                 "If they should, add the origin to OPENENV_TRL_ALLOWED_ORIGINS.",
             )
-        if self._token is None or path in OPEN_PATHS:
+        if self._token is None or path in self._open_paths:
             return None
-        role = self.role(headers)
+        role = self.role(headers, path)
         if role is None:
             given = "The token does not fit." if "authorization" in headers else "This server needs a token."
             return Refusal(401, f"{given} Send the header 'Authorization: Bearer <token>' (OPENENV_TRL_TOKEN).")
@@ -117,11 +127,14 @@ class AccessControl:
             )
         return None
 
-    def role(self, headers: Mapping[str, str]) -> Role | None:
+    def role(self, headers: Mapping[str, str], path: str = "") -> Role | None:
         """Return who sends the request: always the trainer where no token is set, None where none fits."""
         if self._token is None:
             return Role.TRAINER
-        scheme, _, given = headers.get("authorization", "").strip().partition(" ")
+        authorization = headers.get("authorization")
+        if authorization is None:
+            authorization = _of_subprotocol(headers) if path == PAGE_SOCKET else ""
+        scheme, _, given = authorization.strip().partition(" ")
         presented = given.strip().encode("utf-8", "replace")
         # Both are compared, whatever the first says: the time tells nothing.
         is_trainer = hmac.compare_digest(presented, self._token)
@@ -158,6 +171,17 @@ def refusal_of_method(role: Role, method: str, params: Mapping[str, Any]) -> str
     if not params.get("session_id"):
         return f"The agent's token needs params.session_id for '{method}': the session that the trainer opened."
     return None
+
+
+def _of_subprotocol(headers: Mapping[str, str]) -> str:
+    """What the header would be whose token a page offers as a subprotocol."""
+    offered = [each.strip() for each in headers.get("sec-websocket-protocol", "").split(",")]
+    found = next((each for each in offered if each.startswith(TOKEN_PROTOCOL)), "").removeprefix(TOKEN_PROTOCOL)
+    try:
+        token = base64.urlsafe_b64decode(found + "=" * (-len(found) % 4)).decode("ascii")
+    except ValueError:
+        return ""
+    return f"Bearer {token}" if token else ""
 
 
 def _checked(secret: SecretStr | None, name: str) -> bytes | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -52,7 +52,7 @@ class AccessMiddleware:
         path = scope["path"].removeprefix(scope.get("root_path") or "")
         refusal = self._access.check(path, headers, query_of(scope))
         if refusal is None:
-            scope[ROLE_KEY] = self._access.role(headers)
+            scope[ROLE_KEY] = self._access.role(headers, path)
             await self._app(scope, receive, send)
             return
         client = scope.get("client") or ("unknown",)
@@ -60,14 +60,19 @@ class AccessMiddleware:
         await _refuse(scope, send, refusal)
 
 
-def install_access(app: FastAPI, settings: AppSettings) -> AccessControl:
+def install_access(app: FastAPI, settings: AppSettings, open_paths: Iterable[str] = ()) -> AccessControl:
     """Put the door before an application, and the decision about it on ``app.state.access``.
+
+    Args:
+        app: The application.
+        settings: The tokens and the allowed origins.
+        open_paths: What needs no token beside the probes.
 
     Raises:
         ConfigurationError: The tokens cannot be used.
     """
     # The name under which Hugging Face serves a Space: its own pages have it as their origin.
-    access = AccessControl(settings, own_hosts=(os.environ.get("SPACE_HOST", ""),))
+    access = AccessControl(settings, own_hosts=(os.environ.get("SPACE_HOST", ""),), open_paths=open_paths)
     app.state.access = access
     app.add_middleware(AccessMiddleware, access=access)
     if settings.allowed_origins:

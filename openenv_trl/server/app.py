@@ -16,7 +16,7 @@ from starlette.routing import WebSocketRoute
 
 from openenv_trl.environment import Environment
 from openenv_trl.server.access_middleware import install_access
-from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode_of, warn_of_web_page
+from openenv_trl.server.arguments import EnvironmentModels, concurrency_of, mode_of, wants_web_page, warn_of_gradio
 from openenv_trl.server.capacity import ConcurrencyConfig, ServerCapacityStatus, SessionInfo
 from openenv_trl.server.descriptive_routes import install_descriptive_routes
 from openenv_trl.server.execution import SingleThread, WorkerThreads
@@ -35,6 +35,7 @@ from openenv_trl.server.websocket import WebSocketEndpoint
 from openenv_trl.server.workers.joining import join_workers, ledger_here
 from openenv_trl.types import Action, Observation, ServerMode, State
 
+_API_TITLE, _API_VERSION = "OpenEnv Environment HTTP API", "1.0.0"  # the public package's
 _SPARE_THREADS = 4  # for the HTTP routes beside a full house of sessions
 
 
@@ -66,16 +67,18 @@ def create_app(
         max_concurrent_envs: Sessions at once; 1 if None. More than one needs a class that sets
             ``SUPPORTS_CONCURRENT_SESSIONS``.
         concurrency_config: The same as a config; give one or the other.
-        gradio_builder: Of the public package's web page, which this server does not have: accepted, so that an
-            application can be served as it is, and without effect. The same holds for the next four.
+        gradio_builder: Of the public package's web page, which is made with Gradio; the debug page of this server is
+            not. Accepted, so that an application can be served as it is, and without effect. The same holds for the
+            next three.
         custom_tab_name: See ``gradio_builder``.
         custom_tab_primary: See ``gradio_builder``.
         show_default_tab: See ``gradio_builder``.
-        title_override: See ``gradio_builder``.
+        title_override: What stands at the top of the debug page; the environment's name if None.
         state_cls: The state's class, for ``/schema``.
         mode: "simulation" or "production"; the environment variable OPENENV_MODE, then "simulation", if None.
         reset_observation_cls: The observation that a reset gives, where it is another one.
-        settings: How sessions are held; what the environment variables say if None.
+        settings: How sessions are held; what the environment variables say if None. With ``web_interface`` (or
+            ENABLE_WEB_INTERFACE=true) there is a debug page at /web/.
 
     Raises:
         TypeError: ``env`` is not a callable (an instance, most often).
@@ -84,14 +87,16 @@ def create_app(
     Example:
         >>> app = create_app(EchoEnvironment, EchoAction, EchoObservation, max_concurrent_envs=64)
     """
-    warn_of_web_page(
+    warn_of_gradio(
         gradio_builder=gradio_builder is not None,
         custom_tab_name=custom_tab_name != "Custom",
         custom_tab_primary=custom_tab_primary,
         show_default_tab=not show_default_tab,
-        title_override=title_override is not None,
     )
-    return create_fastapi_app(
+    settings = settings or AppSettings.from_environment()
+    app = FastAPI(title=_API_TITLE, version=_API_VERSION)
+    app.state.page_title = title_override
+    HTTPEnvServer(
         env,
         action_cls,
         observation_cls,
@@ -99,10 +104,23 @@ def create_app(
         concurrency_config,
         env_name,
         state_cls,
-        mode=mode,
         reset_observation_cls=reset_observation_cls,
-        settings=settings,
-    )
+        settings=settings.model_copy(update={"web_interface": wants_web_page(settings.web_interface)}),
+    ).register_routes(app, mode)
+    return app
+
+
+def create_web_interface_app(
+    env: Callable[[], Environment[Any, Any, Any]],
+    action_cls: type[Action],
+    observation_cls: type[Observation],
+    *arguments: Any,
+    settings: AppSettings | None = None,
+    **named: Any,
+) -> FastAPI:
+    """Return the application of `create_app`, with the debug page whatever the settings say."""
+    chosen = (settings or AppSettings.from_environment()).model_copy(update={"web_interface": True})
+    return create_app(env, action_cls, observation_cls, *arguments, settings=chosen, **named)
 
 
 def create_fastapi_app(
@@ -118,7 +136,11 @@ def create_fastapi_app(
     reset_observation_cls: type[Observation] | None = None,
     settings: AppSettings | None = None,
 ) -> FastAPI:
-    """Return the application of `create_app`, without its arguments for a web page. Mind the order of ``env_name``."""
+    """Return the application of `create_app`, without its arguments for a web page. Mind the order of ``env_name``.
+
+    It has the debug page where the settings' ``web_interface`` is true; ENABLE_WEB_INTERFACE is not asked, as in the
+    public package.
+    """
     server = HTTPEnvServer(
         env,
         action_cls,
@@ -130,7 +152,7 @@ def create_fastapi_app(
         reset_observation_cls=reset_observation_cls,
         settings=settings,
     )
-    app = FastAPI(title="OpenEnv Environment HTTP API", version="1.0.0")
+    app = FastAPI(title=_API_TITLE, version=_API_VERSION)
     server.register_routes(app, mode)
     return app
 
@@ -249,9 +271,17 @@ class HTTPEnvServer:
         add_probes(app, self.host)
         join_workers(app, self.host, self._settings.max_message_bytes)
         install_mcp(app, self.host, self._settings)
-        install_access(app, self._settings)
+        install_access(app, self._settings, self._install_page(app))
         install_lease(app)
         _install_lifespan(app, self.host)
+
+    def _install_page(self, app: FastAPI) -> frozenset[str]:
+        """Add the debug page, where it is wanted. Returns the paths that need no token."""
+        if not self._settings.web_interface:
+            return frozenset()
+        from openenv_trl.server.web.mounting import install_web_page
+
+        return install_web_page(app, self._env, getattr(app.state, "page_title", None))
 
 
 def _install_lifespan(app: FastAPI, host: SessionHost) -> None:

@@ -77,11 +77,19 @@ def mode_of(mode: str | ServerMode | None) -> ServerMode:
         raise ConfigurationError(f"mode={chosen!r} is unknown: it must be 'simulation' or 'production'.") from None
 
 
-def warn_of_web_page(**given: bool) -> None:
-    """Tell the log of arguments for the public package's web page, which have no effect here."""
+def wants_web_page(setting: bool | None) -> bool:
+    """Whether there is a debug page: as set, or as the public package's variable ENABLE_WEB_INTERFACE says."""
+    if setting is not None:
+        return setting
+    return os.environ.get("ENABLE_WEB_INTERFACE", "").strip().lower() in ("true", "1", "yes")
+
+
+def warn_of_gradio(**given: bool) -> None:
+    """Tell the log of arguments for the public package's own page, which have no effect here."""
     names = [name for name, is_given in given.items() if is_given]
     if names:
-        logger.warning("create_app: no effect yet of %s: this server has no web page.", ", ".join(names))
+        text = "create_app: no effect of %s: the debug page is not made with Gradio. See Environment.render_web."
+        logger.warning(text, ", ".join(names))
 
 
 def _inspect(env: Callable[[], Environment[Any, Any, Any]]) -> type[Environment[Any, Any, Any]]:

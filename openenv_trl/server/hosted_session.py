@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from openenv_trl.errors import ActionValidationError
 from openenv_trl.server.call_failure import failure_of
 from openenv_trl.server.execution import Placement, Where
+from openenv_trl.server.hooks import Hooks
 from openenv_trl.server.session import SessionEnd
 from openenv_trl.server.session_life import SessionLife
 from openenv_trl.types import Action, CallToolAction, Observation, Tool
@@ -59,6 +60,11 @@ class HostedSession(SessionLife):
     def environment_name(self) -> str:
         """The environment class's name."""
         return self._name
+
+    @property
+    def hooks(self) -> Hooks | None:
+        """How the environment's class wants to be called; None before it is built."""
+        return self._hooks
 
     @property
     def is_waited_for(self) -> bool:

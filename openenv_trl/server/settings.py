@@ -63,6 +63,9 @@ class AppSettings(BaseModel):
     """The agent's secret: it opens the Model Context Protocol's route, and nothing else."""
     allowed_origins: tuple[str, ...] = ()
     """Origins that browsers may connect from beside the server's own; ``*`` for any."""
+    web_interface: bool | None = None
+    """Whether the server has a debug page at /web/. None: as the public package's variable ENABLE_WEB_INTERFACE says
+    (true, 1 or yes)."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:

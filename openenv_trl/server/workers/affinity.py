@@ -1,7 +1,8 @@
 """Which worker a request belongs to.
 
 A session lives in one worker, and its id tells which: ``<uuid>-w1``. A request that names a session (``session_id`` in
-the query or in the JSON body, or MCP's header ``Mcp-Session-Id``) or a worker (``worker`` in the query) belongs there;
+the query or in the JSON body, MCP's header ``Mcp-Session-Id``, or the debug page's cookie) or a worker (``worker`` in
+the query) belongs there;
 any other belongs to whoever accepted it, or, where it begins a session, to the worker whose turn it is.
 """
 
@@ -20,6 +21,10 @@ _NAMED = re.compile(r"[-~]w([0-9]{1,4})\Z")
 _NUMBER = re.compile(r"[0-9]{1,4}\Z")
 
 MCP_HEADER = "mcp-session-id"
+PAGE_COOKIE = "openenv_web"
+"""The cookie in which a visitor of the debug page's routes has a session's id."""
+
+_IN_COOKIE = re.compile(rf"(?:^|;)\s*{PAGE_COOKIE}=([^;\s]+)")
 
 
 class Affinity:
@@ -54,7 +59,10 @@ class Affinity:
         if session_id:
             return self.worker_of(session_id)
         number = query.get("worker", "")
-        return self._valid(int(number)) if _NUMBER.match(number) else None
+        if _NUMBER.match(number):
+            return self._valid(int(number))
+        visited = cookie_of(headers)
+        return None if visited is None else self.worker_of(visited)
 
     def owner(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> int | None:
         """Return the other worker that a request names; None if it is this one's to answer.
@@ -99,3 +107,9 @@ class Affinity:
 
     def _valid(self, worker: int) -> int | None:
         return worker if worker < self.place.count else None
+
+
+def cookie_of(headers: Mapping[str, str]) -> str | None:
+    """Return the session's id in a visitor's cookie; None where there is none."""
+    found = _IN_COOKIE.search(headers.get("cookie", ""))
+    return None if found is None else found[1]
