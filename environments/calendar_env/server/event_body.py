@@ -18,26 +18,10 @@ from calendar_env.server.times import read_time
 Body = dict[str, Any]
 
 READ_ONLY = frozenset(
-    [
-        "kind",
-        "etag",
-        "htmlLink",
-        "created",
-        "updated",
-        "creator",
-        "organizer",
-        "sequence",
-        "recurringEventId",
-        "originalStartTime",
-        "hangoutLink",
-        "conferenceData",
-        "iCalUID",
-        "id",
-        "attendeesOmitted",
-        "locked",
-        "privateCopy",
-        "endTimeUnspecified",
-    ]
+    (
+        *("kind", "etag", "id", "iCalUID", "htmlLink", "created", "updated", "creator", "organizer", "sequence"),
+        *("recurringEventId", "originalStartTime", "hangoutLink", "conferenceData", "attendeesOmitted", "locked"),
+    )
 )
 """What callers may send back and cannot change."""
 

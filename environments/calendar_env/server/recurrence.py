@@ -112,6 +112,27 @@ def suffix_instance(suffix: str, start: EventTime) -> datetime | None:
     return moment.astimezone(UTC) if moment.tzinfo is not None else None
 
 
+def shifted_instance(suffix: str, old_start: EventTime, new_start: EventTime) -> datetime | None:
+    """Where an instance goes when its series is moved: by as much as the series' start, on the clocks of its zone.
+
+    Args:
+        suffix: What the instance's id ended with.
+        old_start: The series' start before.
+        new_start: The series' start now.
+
+    Returns:
+        The instance as the series counts it now; None where whole days became clock times, or the other way round.
+    """
+    instance = suffix_instance(suffix, old_start)
+    if instance is None or is_day(old_start) != is_day(new_start):
+        return None
+    moved = _clock(new_start) - _clock(old_start)
+    if is_day(old_start):
+        return instance + moved
+    clock = instance.astimezone(zone(old_start["timeZone"])).replace(tzinfo=None, fold=0) + moved
+    return at_local(clock, new_start["timeZone"]).astimezone(UTC)
+
+
 def read_recurrence(lines: object, start: EventTime) -> list[str]:
     """The lines of an event's ``recurrence``, as they are kept.
 

@@ -7,7 +7,8 @@ CREATE TABLE users (
     email TEXT PRIMARY KEY, display_name TEXT NOT NULL, role TEXT NOT NULL, title TEXT NOT NULL,
     time_zone TEXT NOT NULL, working_hours TEXT NOT NULL, manager TEXT);
 CREATE TABLE groups (email TEXT PRIMARY KEY, display_name TEXT NOT NULL);
-CREATE TABLE group_members (group_email TEXT NOT NULL, member_email TEXT NOT NULL, PRIMARY KEY (group_email, member_email));
+CREATE TABLE group_members (
+    group_email TEXT NOT NULL, member_email TEXT NOT NULL, PRIMARY KEY (group_email, member_email));
 CREATE TABLE calendars (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT, summary TEXT NOT NULL, description TEXT NOT NULL,
     location TEXT NOT NULL, time_zone TEXT NOT NULL, capacity INTEGER, features TEXT NOT NULL,

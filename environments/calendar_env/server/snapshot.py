@@ -19,13 +19,7 @@ def snapshot(tables: Tables) -> dict[str, Any]:
     return {
         "users": {row["email"]: _user(row) for row in tables.rows("SELECT * FROM users ORDER BY email")},
         "groups": {
-            row["email"]: [
-                member[0]
-                for member in tables.rows(
-                    "SELECT member_email FROM group_members WHERE group_email = ? ORDER BY member_email",
-                    (row["email"],),
-                )
-            ]
+            row["email"]: tables.group_members(row["email"])
             for row in tables.rows("SELECT * FROM groups ORDER BY email")
         },
         "calendars": {row["id"]: _calendar(row) for row in tables.rows("SELECT * FROM calendars ORDER BY id")},
@@ -65,10 +59,9 @@ def event_snapshot(event: Event) -> dict[str, Any]:
 
 def original_start_time(event: Event) -> dict[str, str]:
     """When an instance starts by its series."""
-    # The instance keeps the zone of its own start; the moment is its id's.
     assert event.original_start is not None
     day = len(event.original_start) == 8
-    zone_name = event.body.get("originalTimeZone") or event.start.get("timeZone") or "UTC"
+    zone_name = event.start.get("timeZone", "UTC")
     like = {"date": ""} if day else {"dateTime": "", "timeZone": zone_name}
     instance = suffix_instance(event.original_start, like)
     assert instance is not None

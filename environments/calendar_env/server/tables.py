@@ -41,7 +41,10 @@ class Tables:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is done inside is done, or none of it where it raises."""
+        """All that is done inside is done, or none of it where it raises. One inside another is part of it."""
+        if self.connection.in_transaction:
+            yield
+            return
         self.connection.execute("BEGIN")
         try:
             yield
@@ -95,6 +98,11 @@ class Tables:
     def user(self, email: str) -> Row | None:
         """The user of that address."""
         return self.row("SELECT * FROM users WHERE email = ?", (email,))
+
+    def group_members(self, group: str) -> list[str]:
+        """The people on a mailing list, in order; none where there is no such list."""
+        query = "SELECT member_email FROM group_members WHERE group_email = ? ORDER BY member_email"
+        return [row[0] for row in self.rows(query, (group,))]
 
     def event(self, event_id: str) -> Event | None:
         """The event of that id; not an instance that has no row of its own."""
