@@ -39,7 +39,7 @@ from openenv_trl.types import EnvironmentMetadata
 Execution = Literal["auto", "loop", "thread", "process"]
 
 _QUICK = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
-"""Modules whose environments take microseconds for a step, and run on the server's event loop."""
+"""Modules whose environments take 10 to 70 microseconds for a step: their hooks run on the server's event loop."""
 
 
 class _ClassByRecipe(ABCMeta):
@@ -292,7 +292,7 @@ class GymnasiumEnvironment(
             # As a class that is written down says what it takes and shows; `check_environment` reads it.
             "__orig_bases__": (Environment[acted, observed, GymnasiumState],),
             "SUPPORTS_CONCURRENT_SESSIONS": recipe.concurrent,
-            "EXECUTION": recipe.execution or ("loop" if quick else "thread"),
+            "EXECUTION": recipe.execution or ("auto" if quick else "thread"),
             "REPEATABLE": not facts["nondeterministic"],
             "action_cls": acted,
             "observation_cls": observed,
@@ -301,17 +301,34 @@ class GymnasiumEnvironment(
             "_recipe": recipe,
             "_pickled": pickled,
             "_parts": parts,
-            "act_by_tool": _tool(recipe, actions, observed, meanings),
+            "act_by_tool": _tool(recipe, actions, observed, meanings, asynchronous=quick),
         }
+        if quick:
+            content |= {"reset_async": _reset_async, "step_async": _step_async}
         made = type(cls)(f"{title}Environment", (cls,), content)
         acted.environment_cls = observed.environment_cls = made
         return cast("type[Self]", made)
 
 
-def _tool(recipe: Recipe, space: AnySpace, observed: type[Any], meanings: Sequence[str]) -> Any:
-    def act(self: Any, action: Any) -> Any:
+# On the event loop, for environments that take microseconds; made, which may take milliseconds, they are in a thread.
+async def _reset_async(self: Any, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Any:
+    return self.reset(seed=seed, episode_id=episode_id, **kwargs)
+
+
+async def _step_async(self: Any, action: Any, timeout_s: float | None = None, **kwargs: Any) -> Any:
+    return self.step(action, timeout_s=timeout_s, **kwargs)
+
+
+def _tool(
+    recipe: Recipe, space: AnySpace, observed: type[Any], meanings: Sequence[str], *, asynchronous: bool
+) -> Any:
+    def act_here(self: Any, action: Any) -> Any:
         return self._act(action)
 
+    async def act_on_loop(self: Any, action: Any) -> Any:
+        return self._act(action)
+
+    act = act_on_loop if asynchronous else act_here
     # The names stand in the schema already where the tool takes them.
     description = wording.tool_description(recipe.name, space, () if recipe.action_names else meanings)
     field = SpaceField(space, "action", bounded=True, names=recipe.action_names)
