@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 from coding_env.sandbox.launcher import shared_sandbox
-from coding_env.sandbox.layers import Level
 from coding_env.sandbox.limits import Limits
 from coding_env.server.grading import grade
-from coding_env.server.settings import SandboxSettings
 from coding_env.server.tasks import LEVELS, CodingTask, built_in_tasks, find_task, own_task, split_tests
 
 from openenv_trl.errors import ConfigurationError
@@ -17,7 +15,7 @@ TASKS = built_in_tasks()
 
 
 async def share_of(task: CodingTask, code: str, test_timeout_s: float = 4) -> float:
-    sandbox = shared_sandbox(Limits(), (), SandboxSettings().warm_sessions, (), Level.NONE)
+    sandbox = shared_sandbox(Limits())
     return (await grade(sandbox, {"solution.py": code}, task.tests, timeout_s=120, test_timeout_s=test_timeout_s)).share
 
 

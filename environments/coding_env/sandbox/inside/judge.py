@@ -47,7 +47,9 @@ def judge(server: socket.socket, way: socket.socket, message: dict[str, Any]) ->
         failure = f"importing the solution raised {type(error).__name__}: {error}"
     for number, test in enumerate(message["tests"], message["first"]):
         try:
-            passed, why = (False, failure) if failure else _run(test, f"<test {number}>", names, solution)
+            # A program reads its input as it begins: that it cannot be imported without one says nothing of it.
+            unusable = failure and "run_program(" not in test
+            passed, why = (False, failure) if unusable else _run(test, f"<test {number}>", names, solution)
             lost = False
         except SolutionLostError as error:
             passed, why, lost = False, str(error), True

@@ -74,16 +74,20 @@ class _Server:
         return function(*arguments)
 
     def _program(self, text: str) -> str:
-        """Run the solution as a program, with a text as its standard input."""
-        out = io.StringIO()
+        """Run the solution as a program, with a text as its standard input, also to who reads and writes bytes."""
+        out = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
+        standard_input = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        standard_input.write(text)
+        standard_input.seek(0)
         before = sys.stdin
-        sys.stdin = io.StringIO(text)
+        sys.stdin = standard_input
         try:
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
                 runpy.run_path(f"{MODULE}.py", run_name="__main__")
         finally:
             sys.stdin = before
-        return out.getvalue()
+        out.flush()
+        return out.buffer.getvalue().decode("utf-8", "replace")
 
     def _encode(self, value: Any) -> Any:
         def keep(held: Any) -> Any:
