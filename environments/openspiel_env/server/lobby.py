@@ -93,8 +93,8 @@ class Lobby:
             for each, count in sorted(self.waiting(table.name).items())
         )
         return (
-            f"No session took the seat of {missing} in the match '{table.name}' within {timeout_s:g} s. This one came as "
-            f"player {player}; under that name wait now: {there}. The sessions of a match must be on one server process "
-            "at the same time, each with an agent_player of its own, and with the same game_params, opponent_policy and "
-            "illegal_moves. OPENSPIEL_JOIN_TIMEOUT_S sets how long one waits."
+            f"No session took the seat of {missing} in the match '{table.name}' within {timeout_s:g} s. This one came "
+            f"as player {player}; under that name wait now: {there}. The sessions of a match must be on one server "
+            "process at the same time, each with an agent_player of its own, and with the same game_params, "
+            "opponent_policy and illegal_moves. OPENSPIEL_JOIN_TIMEOUT_S sets how long one waits."
         )

@@ -1,8 +1,8 @@
 """One match: a game from its first position to its end. Agents play some of its players, and policies the others.
 
-A pure object: it takes the agents' choices, tells which policy is to choose next, and draws what is random. It waits for
-nobody and reads no clock. All that is random comes from two rows of draws. One decides what happens before an agent's
-first move (the cards, the others' opening), the other all that follows; each depends on its seed alone.
+A pure object: it takes the agents' choices, tells which policy is to choose next, and draws what is random. It waits
+for nobody and reads no clock. All that is random comes from two rows of draws. One decides what happens before an
+agent's first move (the cards, the others' opening), the other all that follows; each depends on its seed alone.
 """
 
 from __future__ import annotations

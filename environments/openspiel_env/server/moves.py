@@ -1,7 +1,7 @@
 """What the moves of a game are called, and how the text of a move is read.
 
 Some games have few moves that never change; OpenSpiel calls them by number, and here they have words. All others
-have OpenSpiel's own text for a move, such as "e4", without the mark of its player ("[P0]") that some games put before it.
+have OpenSpiel's own text for a move, such as "e4", without the mark of its player ("[P0]") that some put before it.
 """
 
 from __future__ import annotations

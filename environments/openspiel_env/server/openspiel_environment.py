@@ -29,6 +29,7 @@ from openspiel_env.server.move_tools import tools_of, with_moves_listed
 from openspiel_env.server.moves import move_text, read_move
 from openspiel_env.server.observing import observation_of
 from openspiel_env.server.opening import Opening, opening_of, policies_of
+from openspiel_env.server.opponents import imported
 from openspiel_env.server.settings import MatchSettings
 from openspiel_env.server.table import Seeds, Table, play_policies_async
 from openspiel_env.server.wording import moves_in_words
@@ -204,11 +205,13 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
 
     @classmethod
     def prepare(cls, settings: MatchSettings) -> None:
-        """Compute what the server's policies compute once, in the calling thread.
+        """Import the server's own policies, and compute what policies compute once, in the calling thread.
 
         Raises:
             ConfigurationError: The game cannot be played with these settings, or is too large for a policy.
         """
+        for name, path in settings.policies.items():
+            imported(name, path)
         for policy in policies_of(games.load(cls.GAME, settings.game_params), settings).values():
             policy.prepare()
 
