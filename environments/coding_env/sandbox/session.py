@@ -98,6 +98,7 @@ class SandboxSession:
         self._selector.register(control, selectors.EVENT_READ, "control")
         self._worker: _Worker | None = None
         self._attach(worker)
+        self._rests = True
         self._restarted = False
         self._number = 0
         self._closed = False
@@ -140,8 +141,7 @@ class SandboxSession:
     def kill(self) -> None:
         """Kill the worker with all that it started. The next request has a new one; files stay."""
         if self._worker is not None:
-            with contextlib.suppress(OSError):
-                self._control.send(keeper.KILL)
+            self._tell(keeper.KILL)
             self._detach()
 
     def close(self) -> None:
@@ -173,6 +173,9 @@ class SandboxSession:
         if worker is None:
             exchange.ended(None)
             return exchange
+        if self._rests:
+            self._tell(keeper.WORK)
+            self._rests = False
         if worker.ready:
             exchange.ready(time.monotonic())
         data = frames.pack({**operation, "id": self._number})
@@ -195,7 +198,7 @@ class SandboxSession:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._attach(worker)
-        self._restarted = True
+        self._rests = self._restarted = True
 
     def _pump(self, exchange: Exchange) -> None:
         for key, _ in self._selector.select(0):
@@ -218,8 +221,12 @@ class SandboxSession:
         if step is Step.KILL:
             self.kill()
         elif step is Step.INTERRUPT:
-            with contextlib.suppress(OSError):
-                self._control.send(keeper.INTERRUPT)
+            self._tell(keeper.INTERRUPT)
+
+    def _tell(self, word: bytes) -> None:
+        """Tell the keeper something; where it is gone, the next look at its channel says so."""
+        with contextlib.suppress(OSError):
+            self._control.send(word)
 
     def _read_frames(self, worker: _Worker, exchange: Exchange) -> Step:
         try:
@@ -249,7 +256,10 @@ class SandboxSession:
 
     def _told(self) -> dict[str, Any] | None:
         try:
-            data = self._control.recv(keeper.MAX_MESSAGE)
+            try:
+                data = self._control.recv(keeper.MAX_MESSAGE)
+            except ConnectionResetError:  # told once, where it ended with a word of ours unread; its last may be there
+                data = self._control.recv(keeper.MAX_MESSAGE)
         except BlockingIOError:
             return None
         except OSError:
@@ -267,6 +277,8 @@ class SandboxSession:
     def _finish(self, exchange: Exchange) -> Reply:
         if self._worker is not None and exchange.reply is not None:
             self._drain(self._worker, exchange)
+            self._tell(keeper.REST)
+            self._rests = True
         restarted, self._restarted = self._restarted, False
         return Reply(
             data=exchange.reply,

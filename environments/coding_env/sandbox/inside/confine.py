@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import kernel, landlock, seccomp
+from . import disk, kernel, landlock, seccomp
 
 LAYERS = ("user", "processes", "files", "network", "landlock", "seccomp", "cgroup")
 """In the order they are put on. What each means is told by ``layers.py`` of the server's side."""
@@ -87,7 +87,7 @@ def make_file_tree(root: str, readable: list[str], hidden: list[str], megabytes:
     # Before what is shown, which may lie below /tmp.
     for name in ("workspace", "tmp"):
         os.mkdir(f"{root}/{name}")
-        options = f"size={megabytes}m,nr_inodes=8k,mode=700,uid={owner},gid={owner}"
+        options = f"size={megabytes}m,nr_inodes={disk.MAX_FILES},mode=700,uid={owner},gid={owner}"
         kernel.mount("tmpfs", f"{root}/{name}", "tmpfs", no_devices, options)
     for path in (*readable, *(f"/dev/{name}" for name in _DEVICES)):
         _show(root, path)

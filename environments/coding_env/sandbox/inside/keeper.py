@@ -1,6 +1,7 @@
 """The keeper of a session: the first process in its namespaces, which starts and ends the process that runs code.
 
-It runs no code of the agent's, and it outlives the worker: files stay when a worker had to be killed. When the server
+It runs no code of the agent's, and it outlives the worker: files stay when a worker had to be killed. While nobody asks
+anything of the session it stops all there is in it, so that threads that were left behind cost nothing. When the server
 closes its end, or dies, the keeper kills all there is in the session and ends.
 """
 
@@ -13,16 +14,22 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-from . import confine, frames, kernel
+from . import confine, disk, frames, kernel
 
 MAX_MESSAGE = 1 << 16
 """Bytes of a message between server and keeper."""
 START = b"start"
 KILL = b"kill"
 INTERRUPT = b"interrupt"
+REST = b"rest"
+WORK = b"work"
+_STILL_AFTER_S = 0.2  # so that calls in quick succession stop nothing
+_LOOK_EVERY_S = 0.1
+_LOOK_SHARE = 10  # of the time at most one part in so many is spent on looking
 
 Work = Callable[[socket.socket, dict[str, Any]], None]
 
@@ -79,6 +86,10 @@ class _Keeper:
         self._request = request
         self._work = work
         self._worker = 0
+        self._still_at: float | None = None
+        self._is_still = False
+        self._is_on_disk = "files" not in config["layers"]
+        self._look_at: float | None = None
         self._signals, self._wake = os.pipe()
         for descriptor in (self._signals, self._wake):
             os.set_blocking(descriptor, False)
@@ -92,7 +103,7 @@ class _Keeper:
         waiter.register(self._control, select.POLLIN)
         waiter.register(self._signals, select.POLLIN)
         while True:
-            for descriptor, _ in waiter.poll():
+            for descriptor, _ in waiter.poll(self._wait_ms()):
                 if descriptor == self._signals:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._signals, 4096)
@@ -101,10 +112,33 @@ class _Keeper:
                     self._kill()
                     self._remove_files()
                     return
+            if _is_due(self._still_at):
+                self._still_at, self._is_still = None, True
+                self._signal(signal.SIGSTOP)
+                if self._is_on_disk:
+                    self._look_at = time.monotonic()
+            if _is_due(self._look_at) and (why := self._look()):
+                self._kill()
+                self._remove_files()
+                _tell(self._control, {"failed": f"The session was ended: {why}."})
+                return
+
+    def _wait_ms(self) -> float | None:
+        times = [at for at in (self._still_at, self._look_at) if at is not None]
+        return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+
+    def _look(self) -> str:
+        """See whether the workspace holds too much, and when to look next: not before there is work, where it rests."""
+        started = time.monotonic()
+        why = disk.too_much(self._request["workspace"], self._config["limits"]["workspace_mb"])
+        took = time.monotonic() - started
+        rests = self._still_at is not None or self._is_still
+        self._look_at = None if rests else time.monotonic() + max(_LOOK_EVERY_S, _LOOK_SHARE * took)
+        return why
 
     def _remove_files(self) -> None:
         """Remove the workspace where it is no mount, which ends with the session by itself."""
-        if "files" not in self._config["layers"]:
+        if self._is_on_disk:
             sys.setrecursionlimit(100_000)  # a folder for each level of folders
             with contextlib.suppress(Exception):
                 os.chmod(self._request["workspace"], 0o700)
@@ -123,6 +157,16 @@ class _Keeper:
             self._kill()
         elif message == INTERRUPT and self._worker:
             os.kill(self._worker, signal.SIGINT)
+        elif message == REST:
+            self._still_at = time.monotonic() + _STILL_AFTER_S
+            self._look_at = self._look_at and time.monotonic()
+        elif message == WORK:
+            self._still_at = None
+            if self._is_on_disk:
+                self._look_at = time.monotonic() + _LOOK_EVERY_S
+            if self._is_still:
+                self._is_still = False
+                self._signal(signal.SIGCONT)
         return bool(message)
 
     def _start(self, descriptors: list[int]) -> None:
@@ -171,21 +215,28 @@ class _Keeper:
 
     def _kill(self) -> None:
         """Kill all there is in the session but this process, and wait until it is gone."""
-        layers = self._config["layers"]
-        everything = "processes" in layers or self._request["uid"] is not None
+        self._still_at, self._look_at, self._is_still = None, None, False
         while True:
-            worker, self._worker = self._worker, 0
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if everything:
-                    os.kill(-1, signal.SIGKILL)
-                else:
-                    for pid in {worker, *_children()} - {0}:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
+            self._worker = 0
             try:
                 os.waitpid(-1, 0)
             except ChildProcessError:
                 return
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to all there is in the session but this process: by one call where it is alone with them."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if "processes" in self._config["layers"] or self._request["uid"] is not None:
+                os.kill(-1, number)
+                return
+            for pid in {self._worker, *_children()} - {0}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+
+def _is_due(at: float | None) -> bool:
+    return at is not None and time.monotonic() >= at
 
 
 def _take_descriptors(descriptors: list[int]) -> socket.socket:
