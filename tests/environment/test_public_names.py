@@ -100,8 +100,8 @@ def test_every_name_that_is_listed_can_be_imported() -> None:
 
 
 def test_what_is_not_offered_says_what_to_use() -> None:
-    with pytest.raises(AttributeError, match="use create_app"):
-        env_server.create_web_interface_app  # noqa: B018
+    with pytest.raises(AttributeError, match="a session of their own"):
+        env_server.WebInterfaceManager  # noqa: B018
 
 
 def test_an_environments_names_import_no_server() -> None:

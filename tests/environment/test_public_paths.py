@@ -100,9 +100,9 @@ def test_a_star_brings_every_name(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "instead"),
     [
-        ("env_server", "create_web_interface_app", "use create_app"),
-        ("env_server.web_interface", "create_web_interface_app", "use create_app"),
-        ("env_server.http_server", "create_web_interface_app", "use create_app"),
+        ("env_server", "WebInterfaceManager", "a session of their own"),
+        ("env_server.web_interface", "WebInterfaceManager", "a session of their own"),
+        ("env_server.web_interface", "build_gradio_app", "override render_web"),
         ("env_server.route_config", "GetEndpointConfig", "the app that create_app returns"),
         ("env_server.serialization", "deserialize_action_with_preprocessing", "use deserialize_action"),
         ("rubrics", "LLMJudge", "forward asks your model"),

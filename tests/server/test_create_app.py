@@ -84,10 +84,9 @@ def test_arguments_for_the_public_packages_web_page_are_taken_and_said_to_have_n
         custom_tab_name="Board",
         custom_tab_primary=True,
         show_default_tab=False,
-        title_override="Game",
     )
     (record,) = caplog.records
-    for name in ("gradio_builder", "custom_tab_name", "custom_tab_primary", "show_default_tab", "title_override"):
+    for name in ("gradio_builder", "custom_tab_name", "custom_tab_primary", "show_default_tab"):
         assert name in record.message
     assert "\n" not in record.message
 
