@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from coding_env.hub import built_in_rows
 
 from openenv_trl.experiment import load_experiment
 
@@ -25,6 +27,11 @@ def test_an_experiment_is_read_whole(config: Path) -> None:
     provided = environment.servers_to_start()
     sessions = provided.pool.max_sessions if provided else environment.replicas * environment.sessions_per_server
     assert sessions >= training.generation_batch_size, "no episode of a batch waits for another's session"
+
+
+def test_the_coding_tasks_are_those_that_come_with_the_environment() -> None:
+    file = ROOT / "configs" / "coding_tasks.jsonl"
+    assert [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] == built_in_rows()
 
 
 def test_the_command_line_comes_before_the_file() -> None:
