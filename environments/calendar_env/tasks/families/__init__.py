@@ -1,0 +1,1 @@
+"""The families of tasks, one a module. Each has ``draft(rng, level)``."""

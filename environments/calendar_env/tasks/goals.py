@@ -1,0 +1,302 @@
+"""What a task wants of the calendars at the end, as parts that each give a share of the score.
+
+A part looks at the difference between the calendars before and after, says how much of it is reached (0 to 1), and
+claims the changes that it called for. What no part claims was nobody's wish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from calendar_env.tasks.occurrences import Key
+from calendar_env.tasks.snapshot import Difference, Fields, Row, changed_fields
+
+
+class Part(Protocol):
+    """A part of a goal."""
+
+    @property
+    def name(self) -> str:
+        """What it is about, in a word or two; not shown to the agent before the end."""
+        ...
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """How much of it is reached, from 0 to 1. Claims what it called for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Occurrences that shall not be there any more."""
+
+    name: str
+    keys: Sequence[Key]
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """The share of them that is gone."""
+        gone = difference.removed & set(self.keys)
+        difference.removed -= gone
+        return len(gone) / len(self.keys)
+
+
+@dataclass(frozen=True)
+class KeepOne:
+    """Of occurrences that say the same, all but one shall go; any of them may stay."""
+
+    name: str
+    keys: Sequence[Key]
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """The share of the surplus that is gone; 0 where none is left."""
+        gone = sorted(difference.removed & set(self.keys))
+        surplus = len(self.keys) - 1
+        difference.removed -= set(gone[:surplus])
+        return len(gone) / surplus if len(gone) <= surplus else 0.0
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An occurrence that shall be otherwise.
+
+    A series may be changed as a whole, split in two, or given exceptions: where the occurrence itself is gone, a new
+    one that is the same but for the change takes its place.
+
+    Attributes:
+        name: What it is about.
+        key: The occurrence.
+        wanted: The fields that shall change: their values; None for a field that shall go; or a test of the value.
+        any_of: Fields (such as rooms) of which exactly one shall be there, with its value.
+        loose: Beginnings of names of other fields that may change with it.
+    """
+
+    name: str
+    key: Key
+    wanted: Mapping[str, Any]
+    any_of: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    loose: Sequence[str] = ()
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """The share of the fields that are as wanted; 0 while nothing has changed."""
+        old = difference.before.occurrences[self.key]
+        if self.key in difference.changed:
+            new = difference.after.occurrences[self.key]
+            names = {*self.wanted, *self.any_of, *self._loosely(difference.changed[self.key], new)}
+            touched = bool(difference.changed[self.key] & {*self.wanted, *self.any_of})
+            difference.claim(self.key, names)
+            return self._share(new) if touched else 0.0
+        if self.key not in difference.removed:
+            return 0.0
+        new_key = self._successor(old, difference)
+        if new_key is None:
+            return 0.0
+        difference.removed.discard(self.key)
+        difference.added.discard(new_key)
+        new = difference.after.occurrences[new_key]
+        # Guests of a new series are asked anew, whatever has changed of it.
+        other = {
+            name
+            for name in changed_fields(old, new) - {*self.wanted, *self.any_of, *self._loosely(set(new), new)}
+            if not (name.startswith(("guest ", "room ")) and name in old and name in new)
+        }
+        return self._share(new) * (0.5 if other else 1.0)
+
+    def _loosely(self, names: set[str], new: Fields) -> list[str]:
+        # Guests are asked anew when the time changes. Who is struck off the list is not "asked anew".
+        time = bool({"start", "end"} & self.wanted.keys())
+        return [
+            name
+            for name in names
+            if name.startswith(tuple(self.loose)) or (time and name.startswith(("guest ", "room ")) and name in new)
+        ]
+
+    def _successor(self, old: Fields, difference: Difference) -> Key | None:
+        new = difference.after.occurrences
+        start = self.wanted.get("start", old["start"])
+        title = self.wanted.get("summary", old["summary"])
+
+        def likeness(key: Key) -> tuple[float, float]:
+            fields = new[key]
+            same = (fields["start"] == start) + (fields["summary"] in (title, old["summary"]))
+            return same, -abs((fields["start"] - start).total_seconds())
+
+        calendar = self.wanted.get("calendar", old["calendar"])
+        near = [key for key in difference.added if new[key]["calendar"] == calendar and likeness(key)[0] > 0]
+        return max(sorted(near), key=likeness, default=None)
+
+    def _share(self, new: Fields) -> float:
+        right = sum(_as_wanted(new.get(name), value) for name, value in self.wanted.items())
+        count = len(self.wanted)
+        if self.any_of:
+            count += 1
+            right += _one_of(new, self.any_of)
+        return right / count
+
+
+@dataclass(frozen=True)
+class New:
+    """An occurrence that shall come to be.
+
+    Attributes:
+        name: What it is about.
+        fields: Its fields: values or tests. "calendar", "summary", "start" and "end" must be among them.
+        guests: Addresses of exactly those who are invited, beside rooms.
+        rooms: Addresses of rooms, of which exactly one shall be booked; empty for none.
+        calendar: Finds the calendar's id in the calendars after; for calendars that the agent makes.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+    guests: Sequence[str] = ()
+    rooms: Sequence[str] = ()
+    calendar: Callable[[Difference], str | None] | None = None
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """How much of it is right, of the new occurrence that is most like it."""
+        wanted = dict(self.fields)
+        if self.calendar is not None:
+            wanted["calendar"] = self.calendar(difference)
+        shares = {key: self._share(difference.after.occurrences[key], wanted) for key in difference.added}
+        best = max(sorted(shares), key=lambda key: shares[key], default=None)
+        if best is None or shares[best] < 0.35:
+            return 0.0
+        difference.added.discard(best)
+        return shares[best]
+
+    def _share(self, new: Fields, wanted: Mapping[str, Any]) -> float:
+        title = _as_wanted(new["summary"], wanted["summary"])
+        when = [_as_wanted(new[name], wanted[name]) for name in ("start", "end")]
+        if not title and not when[0]:
+            return 0.0
+        invited = {name for name in new if name.startswith("guest ")}
+        right_guests = invited == {f"guest {email}" for email in self.guests}
+        booked = {name: value for name, value in new.items() if name.startswith("room ")}
+        right_room = len(booked) == 1 and _one_of(new, {f"room {email}": "accepted" for email in self.rooms})
+        rest = {name: value for name, value in wanted.items() if name not in ("summary", "start", "end")}
+        shapes = {"visibility": "default", "transparency": "opaque", "status": "confirmed", "whole days": False}
+        others = [_as_wanted(new.get(name), value) for name, value in {**shapes, **rest}.items()]
+        terms = [(0.15, title), (0.3, when[0]), (0.15, when[1]), (0.2, right_guests), (0.1, all(others))]
+        terms.append((0.1, right_room if self.rooms else not booked))
+        return 1.0 if all(good for _, good in terms) else min(sum(w * good for w, good in terms), 0.95)
+
+
+@dataclass(frozen=True)
+class RowIs:
+    """A row that shall have a value; None for a row that shall go."""
+
+    name: str
+    row: Row
+    value: Any
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """Whether it has it."""
+        difference.rows.discard(self.row)
+        return float(_as_wanted(difference.after.rows.get(self.row), self.value))
+
+
+@dataclass(frozen=True)
+class NewCalendar:
+    """A calendar that shall be made, with what is shared of it.
+
+    Attributes:
+        name: What it is about.
+        fields: The calendar's fields: values or tests.
+        shared: The role by rule id, beside the owner's.
+        owner: Who makes it.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+    shared: Mapping[str, str]
+    owner: str
+
+    def found(self, difference: Difference) -> str | None:
+        """The id of the new calendar of that title."""
+        for (table, identifier), row in sorted(difference.after.rows.items(), key=lambda item: item[0]):
+            new = table == "calendars" and (table, identifier) not in difference.before.rows
+            if new and _as_wanted(row.get("summary"), self.fields["summary"]):
+                return identifier
+        return None
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """How much of fields and rules is right."""
+        identifier = self.found(difference)
+        if identifier is None:
+            return 0.0
+        calendar = difference.after.rows["calendars", identifier]
+        right = [_as_wanted(calendar.get(name), value) for name, value in self.fields.items()]
+        mine = {("calendars", identifier), ("calendarList", f"{self.owner} {identifier}")}
+        mine |= {("acl", f"{identifier} user:{self.owner}")}
+        rules = {
+            name[1].removeprefix(f"{identifier} "): value
+            for name, value in difference.after.rows.items()
+            if name[0] == "acl" and name[1].startswith(f"{identifier} ") and name not in mine
+        }
+        for rule, role in self.shared.items():
+            right.append(rules.get(rule) == role)
+            mine.add(("acl", f"{identifier} {rule}"))
+        difference.rows -= mine
+        # Who was given access may find the calendar on their list.
+        difference.rows -= {row for row in difference.rows if row[0] == "calendarList" and row[1].endswith(identifier)}
+        return sum(right) / len(right)
+
+
+@dataclass(frozen=True)
+class Each:
+    """Several parts that count as one, each as much as the next."""
+
+    name: str
+    parts: Sequence[Part]
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """The mean of them."""
+        return sum(part.reached(difference, message) for part in self.parts) / len(self.parts)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the agent's last message shall say.
+
+    Attributes:
+        name: What it is about.
+        read: Takes the answer out of the message; None where it has none, or several.
+        value: The right answer.
+    """
+
+    name: str
+    read: Callable[[str], Any]
+    value: Any
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """Whether it says that."""
+        return float(self.read(message) == self.value)
+
+
+@dataclass(frozen=True)
+class Mailed:
+    """Those who shall be told of a change."""
+
+    name: str
+    recipients: Sequence[str]
+
+    def reached(self, difference: Difference, message: str) -> float:
+        """The share of them who were written to."""
+        told = {recipient for _, _, recipient in difference.sent}
+        return len(told & set(self.recipients)) / len(self.recipients)
+
+
+def same_title(title: str) -> Callable[[Any], bool]:
+    """Whether a title is that one, but for white space at its ends and capitals."""
+    return lambda value: isinstance(value, str) and value.strip().casefold() == title.casefold()
+
+
+
+def _as_wanted(value: Any, wanted: Any) -> bool:
+    return bool(wanted(value)) if callable(wanted) else value == wanted
+
+
+def _one_of(new: Fields, choices: Mapping[str, Any]) -> bool:
+    there = [name for name in choices if name in new]
+    return len(there) == 1 and _as_wanted(new[there[0]], choices[there[0]])

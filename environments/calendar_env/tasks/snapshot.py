@@ -1,0 +1,143 @@
+"""A whole store as what a person would call its content, and the difference between two of them.
+
+Content is: every occurrence with its fields laid flat, and every row of calendars, sharing, lists and settings. What
+only counts writes (etags, sequence numbers, times of update) is not content, nor is the way a series is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from calendar_env.tasks.occurrences import Key, Occurrence, occurrences
+
+if TYPE_CHECKING:
+    from calendar_env.tasks.world import World
+
+Fields = dict[str, Any]
+"""An occurrence laid flat: "summary", "start", "guest ann@acme.example" (her answer), ...."""
+
+_NOT_CONTENT = frozenset(
+    "attendees attendeesOmitted calendarId created creator end endTimeUnspecified etag hangoutLink htmlLink iCalUID id "
+    "kind organizer originalStartTime recurrence recurringEventId sequence start updated revision".split()
+)
+_DEFAULTS: Mapping[str, Any] = {
+    "visibility": "default",
+    "transparency": "opaque",
+    "eventType": "default",
+    "status": "confirmed",
+    "guestsCanModify": False,
+    "guestsCanInviteOthers": True,
+    "guestsCanSeeOtherGuests": True,
+    "reminders": {"useDefault": True},
+    "description": "",
+    "location": "",
+    "summary": "",
+}
+_TABLES = ("users", "groups", "calendars", "calendarList", "acl", "settings")
+
+Row = tuple[str, str]
+"""A table's name and a row's key."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a store holds.
+
+    Attributes:
+        occurrences: The fields of each occurrence.
+        rows: The values of all other rows.
+        mail: Who was written to: the kind of mail, the event's id, and the recipient.
+        identifiers: The id by which the API calls each occurrence.
+    """
+
+    occurrences: Mapping[Key, Fields]
+    rows: Mapping[Row, Any]
+    mail: tuple[tuple[str, str, str], ...]
+    identifiers: Mapping[Key, str]
+
+
+def snapshot(dump: Mapping[str, Any], horizon: tuple[datetime, datetime]) -> Snapshot:
+    """The content of a dump, of all that happens within the horizon."""
+    rooms = frozenset(name for name, row in dump["calendars"].items() if row.get("kind") == "room")
+    found = occurrences(dump["events"], *horizon)
+    rows = {(table, name): row for table in _TABLES for name, row in dump[table].items()}
+    mail = tuple((each["kind"], each["eventId"], each["recipient"]) for each in dump["notifications"])
+    return Snapshot(
+        {each.key: laid_flat(each, rooms) for each in found}, rows, mail, {each.key: each.identifier for each in found}
+    )
+
+
+def preview(world: World) -> Snapshot:
+    """The occurrences of a world that is in no store yet; rooms look like guests."""
+    found = world.occurrences()
+    return Snapshot({each.key: laid_flat(each) for each in found}, {}, (), {each.key: each.identifier for each in found})
+
+
+def laid_flat(occurrence: Occurrence, rooms: Iterable[str] = ()) -> Fields:
+    """The fields of an occurrence."""
+    event = occurrence.event
+    fields: Fields = {**_DEFAULTS, **{name: value for name, value in event.items() if name not in _NOT_CONTENT}}
+    fields["calendar"] = event["calendarId"]
+    fields["whole days"] = occurrence.whole_days
+    fields["start"], fields["end"] = occurrence.start, occurrence.end
+    for guest in event.get("attendees", ()):
+        if guest["email"] == event["calendarId"] and guest["email"] not in rooms:
+            continue  # the organizer's own entry says nothing
+        kind = "room" if guest["email"] in rooms else "guest"
+        fields[f"{kind} {guest['email']}"] = guest.get("responseStatus", "needsAction")
+        if guest.get("optional"):
+            fields[f"optional {guest['email']}"] = True
+    return fields
+
+
+@dataclass
+class Difference:
+    """What changed between two snapshots, and what of it no goal has claimed yet.
+
+    Attributes:
+        before: The earlier one.
+        after: The later one.
+        removed: Occurrences that are gone.
+        added: Occurrences that are new.
+        changed: The names of changed fields by occurrence.
+        rows: Rows that were added, removed or changed.
+    """
+
+    before: Snapshot
+    after: Snapshot
+    removed: set[Key] = field(default_factory=set)
+    added: set[Key] = field(default_factory=set)
+    changed: dict[Key, set[str]] = field(default_factory=dict)
+    rows: set[Row] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        old, new = self.before.occurrences, self.after.occurrences
+        self.removed = set(old) - set(new)
+        self.added = set(new) - set(old)
+        for key in old.keys() & new.keys():
+            names = changed_fields(old[key], new[key])
+            if names:
+                self.changed[key] = names
+        names = self.before.rows.keys() | self.after.rows.keys()
+        self.rows = {name for name in names if self.before.rows.get(name) != self.after.rows.get(name)}
+
+    def claim(self, key: Key, names: Iterable[str]) -> None:
+        """Take changed fields of an occurrence out of what nobody asked for."""
+        left = self.changed.get(key, set()) - set(names)
+        if left:
+            self.changed[key] = left
+        else:
+            self.changed.pop(key, None)
+
+    @property
+    def sent(self) -> tuple[tuple[str, str, str], ...]:
+        """The mail sent between the two."""
+        return self.after.mail[len(self.before.mail) :]
+
+
+def changed_fields(old: Fields, new: Fields) -> set[str]:
+    """The names of the fields that differ."""
+    return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
