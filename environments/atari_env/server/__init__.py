@@ -1,0 +1,1 @@
+"""The server's side: the environment and the app that serves it."""
