@@ -116,11 +116,13 @@ def task_rows(
 
 
 def built_in_rows(levels: Sequence[str] = LEVELS, *, instruction: str = INSTRUCTION) -> list[dict[str, Any]]:
-    """The tasks that come with the environment, in the same form: with ``task_id`` in place of ``tests``.
+    """The tasks that come with the environment: with ``task_id`` in place of ``tests``.
+
+    The words of a task are what reset shows, so that the prompt has the instruction alone.
 
     Args:
         levels: Those of these levels: "warm-up", "easy", "medium".
-        instruction: Stands before each task; none where it is empty.
+        instruction: The prompt of each.
 
     Raises:
         ConfigurationError: There is no such level.
@@ -130,10 +132,7 @@ def built_in_rows(levels: Sequence[str] = LEVELS, *, instruction: str = INSTRUCT
         raise ConfigurationError(f"There is no level {', '.join(map(repr, unknown))}. There are {', '.join(LEVELS)}.")
     tasks = [task for task in built_in_tasks().values() if task.level in levels]
     return [
-        {
-            "prompt": [{"role": "user", "content": f"{instruction}\n\n{task.prompt}" if instruction else task.prompt}],
-            "task_id": task.id,
-        }
+        {"prompt": [{"role": "user", "content": instruction}], "task_id": task.id}
         for task in sorted(tasks, key=lambda task: (LEVELS.index(task.level), task.id))
     ]
 
