@@ -9,8 +9,10 @@ Source: M. Lanctot et al., "OpenSpiel: A Framework for Reinforcement Learning in
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import os
+from abc import ABCMeta
 from typing import Any, ClassVar, Literal
 
 import anyio.to_thread
@@ -37,7 +39,11 @@ from openspiel_env.server.wording import moves_in_words
 DESCRIPTION = "Games of OpenSpiel, one a server: the agent is one player, and policies or other agents are the others."
 
 
-class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, OpenSpielState]):
+class _GameClass(ABCMeta):
+    """What the classes of games are made of: they are sent to other processes by their game's name."""
+
+
+class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, OpenSpielState], metaclass=_GameClass):
     """One match of an OpenSpiel game an episode. Make a game's class by `environment_class`.
 
     A step's reward is what the agent's player has won since its last move; over an episode they add up to OpenSpiel's
@@ -353,4 +359,12 @@ def environment_class(game_name: str) -> type[OpenSpielEnvironment]:
         "LOBBY": Lobby(),
         "__doc__": f"The game {game_name}: see `OpenSpielEnvironment`.",
     }
-    return type(f"{title}Environment", (OpenSpielEnvironment,), attributes)
+    return _GameClass(f"{title}Environment", (OpenSpielEnvironment,), attributes)
+
+
+def _sent(game_class: type[OpenSpielEnvironment]) -> Any:
+    made = game_class is not OpenSpielEnvironment and game_class.__bases__ == (OpenSpielEnvironment,)
+    return (environment_class, (game_class.GAME,)) if made else game_class.__qualname__
+
+
+copyreg.pickle(_GameClass, _sent)
