@@ -45,10 +45,10 @@ def invited(tables: Tables, event: Event, entries: list[dict[str, Any]], answeri
     for entry in expanded(tables, entries):
         email, before = entry["email"], event.guest(entry["email"])
         given = {name: value for name, value in entry.items() if name != "responseStatus"}
-        response = before.response if before is not None else "needsAction"
+        unasked = "accepted" if email == event.calendar_id else "needsAction"
+        response = before.response if before is not None else unasked
         if email == answering:
-            usual = "accepted" if before is None and email == event.calendar_id else response
-            response = entry.get("responseStatus", usual)
+            response = entry.get("responseStatus", response)
         elif before is not None and "comment" in before.data:
             given["comment"] = before.data["comment"]
         else:

@@ -31,6 +31,7 @@ def carry_over(tables: Tables, before: Event, after: Event, stamp: str) -> None:
         after: The series as it is now.
         stamp: When that is.
     """
+    changed: list[Event] = []
     for instance in tables.exceptions(before.id):
         moved = _moved(instance, before, after)
         if moved is None:
@@ -41,12 +42,23 @@ def carry_over(tables: Tables, before: Event, after: Event, stamp: str) -> None:
             if moved.body.get(name) == before.body.get(name):
                 _set(followed.body, name, after.body.get(name))
         followed.guests = _followed_guests(moved, before, after)
+        if followed.start != instance.start or followed.end != instance.end:
+            _ask_again(followed)
         followed.calendar_id = after.calendar_id
         if followed != instance:
-            if followed.id != instance.id:
-                tables.drop_event(instance.id)
+            # One may take the id that another leaves: all go before any comes.
+            tables.drop_event(instance.id)
             followed.updated = stamp
-            tables.save_event(followed)
+            changed.append(followed)
+    for event in sorted(changed, key=lambda event: event.id):
+        tables.save_event(event)
+
+
+def _ask_again(event: Event) -> None:
+    """People answered for another time: only the organizer's and the rooms' answers stand."""
+    for guest in event.guests:
+        if guest.email != event.calendar_id and not guest.data.get("resource"):
+            guest.data["responseStatus"] = "needsAction"
 
 
 def _moved(instance: Event, before: Event, after: Event) -> Event | None:
