@@ -55,7 +55,7 @@ __all__ = [
     "space_of_json",
 ]
 
-gymnasium.register(
+gymnasium.register(  # pyright: ignore[reportUnknownMemberType] - kwargs is a bare dict
     id="openenv_trl/Remote-v0",
     entry_point="openenv_trl.gymnasium.remote_env:RemoteEnv",
     vector_entry_point="openenv_trl.gymnasium.remote_vector_env:RemoteVectorEnv",

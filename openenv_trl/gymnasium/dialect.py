@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from openenv_trl.errors import ConfigurationError, ProtocolError
+from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.info_values import owned
 from openenv_trl.gymnasium.models import SCHEMA_KEY
 from openenv_trl.gymnasium.schema_spaces import NoSpaceError, SchemaSpace, dict_space, space_of_schema
-from openenv_trl.gymnasium.space_json import AnySpace, space_of_json
+from openenv_trl.gymnasium.space_json import space_of_json
 from openenv_trl.gymnasium.space_values import SpaceValueError, read_value, write_value
 from openenv_trl.types import StepResult
 from openenv_trl.wire.observations import lost_reward

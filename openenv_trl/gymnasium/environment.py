@@ -21,6 +21,7 @@ from typing_extensions import Self
 from openenv_trl.environment import Environment, tool
 from openenv_trl.errors import ConfigurationError, SessionStateError
 from openenv_trl.gymnasium import wording
+from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.info_values import sendable
 from openenv_trl.gymnasium.models import (
     GymnasiumAction,
@@ -32,7 +33,6 @@ from openenv_trl.gymnasium.models import (
 from openenv_trl.gymnasium.picture import frame_as_html, is_picture
 from openenv_trl.gymnasium.recipe import AnyEnv, Makeable, Recipe
 from openenv_trl.gymnasium.space_field import SpaceField
-from openenv_trl.gymnasium.space_json import AnySpace
 from openenv_trl.gymnasium.space_values import write_value
 from openenv_trl.types import EnvironmentMetadata
 
@@ -117,6 +117,7 @@ class GymnasiumEnvironment(
         )
 
     def __new__(cls, env: Makeable | None = None, /, **arguments: Any) -> Self:
+        """Make an instance of the class of this environment."""
         if env is not None:
             return object.__new__(cls.of(env, **arguments))
         if cls._recipe is None:
@@ -166,7 +167,9 @@ class GymnasiumEnvironment(
             seed = int.from_bytes(os.urandom(6), "big")  # 48 bits: every JSON reader holds them exactly
         self._stands = "over"  # until the environment has begun another
         observation, info = self._env.reset(seed=seed, options=options)
-        self._seed, self._episodes_since_seed = (self._seed, self._episodes_since_seed + 1) if seed is None else (seed, 0)
+        self._seed, self._episodes_since_seed = (
+            (self._seed, self._episodes_since_seed + 1) if seed is None else (seed, 0)
+        )
         self._episode_id = os.urandom(16).hex() if episode_id is None else episode_id
         self._step_count, self._stands = 0, "playing"
         return self._shown(observation, info, None, terminated=False, truncated=False)
@@ -219,9 +222,7 @@ class GymnasiumEnvironment(
         self._step_count += 1
         if terminated or truncated:
             self._stands = "over"
-        return self._shown(
-            observation, info, float(reward), terminated=bool(terminated), truncated=bool(truncated)
-        )
+        return self._shown(observation, info, float(reward), terminated=bool(terminated), truncated=bool(truncated))
 
     def _shown(
         self, observation: Any, info: Mapping[str, Any], reward: float | None, *, terminated: bool, truncated: bool
@@ -260,8 +261,8 @@ class GymnasiumEnvironment(
             raise SessionStateError("This environment is closed. Make another.", phase="reset")
         if unknown:
             raise ConfigurationError(
-                f"A Gymnasium environment's reset does not know {', '.join(map(repr, sorted(unknown)))}. It takes seed, "
-                "episode_id and options; what an environment is made with is given to GymnasiumEnvironment.of."
+                f"A Gymnasium environment's reset does not know {', '.join(map(repr, sorted(unknown)))}. It takes "
+                "seed, episode_id and options; what an environment is made with is given to GymnasiumEnvironment.of."
             )
         if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
             raise ConfigurationError(f"seed must be an integer of 0 or more, or None, not {seed!r}.")
@@ -319,9 +320,7 @@ async def _step_async(self: Any, action: Any, timeout_s: float | None = None, **
     return self.step(action, timeout_s=timeout_s, **kwargs)
 
 
-def _tool(
-    recipe: Recipe, space: AnySpace, observed: type[Any], meanings: Sequence[str], *, asynchronous: bool
-) -> Any:
+def _tool(recipe: Recipe, space: AnySpace, observed: type[Any], meanings: Sequence[str], *, asynchronous: bool) -> Any:
     def act_here(self: Any, action: Any) -> Any:
         return self._act(action)
 

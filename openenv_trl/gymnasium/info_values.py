@@ -22,9 +22,10 @@ def sendable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, (numpy.ndarray, numpy.generic)):
-        if value.dtype.kind in "biuf":
-            return value
-        return sendable(value.tolist(), depth + 1) if value.dtype.kind in "OUS" else _in_words(value)
+        array = cast("Any", value)
+        if array.dtype.kind in "biuf":
+            return array
+        return sendable(array.tolist(), depth + 1) if array.dtype.kind in "OUS" else _in_words(array)
     if depth >= _DEEPEST:
         return _in_words(value)
     if isinstance(value, Mapping):
@@ -38,7 +39,7 @@ def sendable(value: Any, depth: int = 0) -> Any:
 def owned(value: Any) -> Any:
     """Return what was received with arrays that can be written to and belong to nobody else."""
     if isinstance(value, numpy.ndarray):
-        return value.copy()
+        return cast("Any", value).copy()
     if isinstance(value, dict):
         return {key: owned(item) for key, item in cast("dict[Any, Any]", value).items()}
     return [owned(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.space_field import SpaceField
-from openenv_trl.gymnasium.space_json import AnySpace, json_of_space
+from openenv_trl.gymnasium.space_json import json_of_space
 from openenv_trl.types import Action, Observation, State
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

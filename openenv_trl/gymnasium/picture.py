@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import html
 import io
-from typing import Any
+from typing import Any, cast
 
 import numpy
 
 
 def is_picture(frame: Any) -> bool:
     """Whether a value is an array of pixels: grey, RGB or RGBA."""
-    if not isinstance(frame, numpy.ndarray) or frame.dtype != numpy.uint8 or min(frame.shape, default=0) == 0:
+    if not isinstance(frame, numpy.ndarray):
         return False
-    return frame.ndim == 2 or (frame.ndim == 3 and frame.shape[2] in (1, 3, 4))
+    pixels = cast("Any", frame)
+    if pixels.dtype != numpy.uint8 or min(pixels.shape, default=0) == 0:
+        return False
+    return pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
 
 
 def frame_as_html(frame: Any, words: str) -> str:

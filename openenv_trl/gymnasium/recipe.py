@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -13,7 +13,7 @@ from openenv_trl.errors import ConfigurationError
 
 AnyEnv = gymnasium.Env[Any, Any]
 Makeable = str | EnvSpec | Callable[..., AnyEnv]
-"""A registered name (``"CartPole-v1"``, ``"ale_py:ALE/Pong-v5"``), a spec, or what makes an environment: a class too."""
+"""A registered name (``"CartPole-v1"``, ``"ale_py:ALE/Pong-v5"``), a spec, or what makes one: a function, a class."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,14 @@ class Recipe:
         """
         if isinstance(self.env, (str, EnvSpec)):
             return self._registered(self.env)
-        if isinstance(self.env, gymnasium.Env):
+        given = cast("object", self.env)
+        if isinstance(given, gymnasium.Env):
             raise ConfigurationError(
-                f"{self.env} is one environment, and every session needs one of its own: give its class, or a "
+                f"{self.name} is one environment, and every session needs one of its own: give its class, or a "
                 "function that makes one."
             )
-        made: object = self.env(**self.make_kwargs)
-        if not isinstance(made, gymnasium.Env):
+        made = self.env(**self.make_kwargs)
+        if not isinstance(cast("object", made), gymnasium.Env):
             raise ConfigurationError(f"{self.name} made {made!r}, which is no gymnasium.Env.")
         return made
 

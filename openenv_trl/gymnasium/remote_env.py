@@ -11,9 +11,9 @@ from gymnasium.utils import EzPickle
 
 from openenv_trl.client.generic import GenericEnvClient
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.dialect import Dialect, Outcome, Wishes
 from openenv_trl.gymnasium.server_schema import schema_of_server
-from openenv_trl.gymnasium.space_json import AnySpace
 
 
 class RemoteEnv(gymnasium.Env[Any, Any], EzPickle):
@@ -89,9 +89,7 @@ class RemoteEnv(gymnasium.Env[Any, Any], EzPickle):
         self.observation_space = self._dialect.observation_space
         self.metadata = environment_metadata(self._dialect)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode. The first one opens the session.
 
         Args:
@@ -99,7 +97,7 @@ class RemoteEnv(gymnasium.Env[Any, Any], EzPickle):
             options: Given to the environment; on a server that knows nothing of Gymnasium, the arguments of its reset.
 
         Raises:
-            OpenEnvError: As `EnvClient.reset`: the session is lost, the server has no free slot, the environment raised.
+            OpenEnvError: As `EnvClient.reset`: the session is lost, the server is full, the environment raised.
         """
         super().reset(seed=seed)
         arguments = self._dialect.reset_arguments(seed, options, self.np_random)
@@ -138,8 +136,8 @@ def checked_render_mode(wanted: str | None, dialect: Dialect) -> str | None:
     served = dialect.facts.get("render_mode")
     if wanted is not None and wanted != served:
         raise ConfigurationError(
-            f"render_mode={wanted!r}: the server's environment was made with {served!r}. Serve it with that mode, as in "
-            f"'gymnasium:CartPole-v1?render_mode={wanted}', or leave render_mode out here."
+            f"render_mode={wanted!r}: the server's environment was made with {served!r}. Serve it with that mode, as "
+            f"'gymnasium:CartPole-v1?render_mode={wanted}' does, or leave render_mode out here."
         )
     return wanted
 

@@ -15,7 +15,6 @@ import anyio
 from gymnasium.utils import seeding
 
 from openenv_trl.client.background import background_portal
-from openenv_trl.client.env_client import EnvClient
 from openenv_trl.client.generic import GenericEnvClient
 from openenv_trl.errors import ConfigurationError, SessionStateError
 from openenv_trl.gymnasium.dialect import Dialect, Outcome, Wishes
@@ -23,7 +22,6 @@ from openenv_trl.gymnasium.remote_env import frame_of
 from openenv_trl.gymnasium.server_schema import schema_of_server
 
 T = TypeVar("T")
-Client = EnvClient[Any, dict[str, Any], dict[str, Any]]
 Beginning = tuple[Any, dict[str, Any]]
 
 
@@ -67,12 +65,12 @@ class RemoteSessions:
         wishes: Wishes,
         settings: Mapping[str, Any],
     ) -> None:
-        addresses = [base_url] if base_url is None or isinstance(base_url, str) else list(base_url)
+        addresses = [base_url] if base_url is None or isinstance(base_url, str) else list(base_url)[:number]
         if number < 1 or not addresses:
             raise ConfigurationError(f"num_envs={number} at {addresses}: one session on one server at least.")
         self._number = number
         self._roots = [GenericEnvClient(address, provider=provider, **settings) for address in addresses]
-        self._clients: list[Client] = []
+        self._clients: list[GenericEnvClient] = []
         self._failed = False
         self._generators = [seeding.np_random()[0] for _ in range(number)]
         try:
@@ -151,11 +149,11 @@ class RemoteSessions:
             self._clients = await self._opened()
         return await _all_of([functools.partial(call, index) for index in range(self._number)])
 
-    async def _opened(self) -> list[Client]:
+    async def _opened(self) -> list[GenericEnvClient]:
         await _all_of([root.connect for root in self._roots])
         others = range(len(self._roots), self._number)
         more = await _all_of([self._roots[index % len(self._roots)].new_session for index in others])
-        return [*self._roots, *more][: self._number]
+        return [*self._roots, *more]
 
 
 async def _all_of(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:

@@ -10,10 +10,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from openenv_trl.errors import ConfigurationError, SessionStateError
+from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.dialect import Wishes
 from openenv_trl.gymnasium.remote_env import checked_render_mode, environment_metadata
 from openenv_trl.gymnasium.remote_sessions import Beginning, RemoteSessions
-from openenv_trl.gymnasium.space_json import AnySpace
 
 Batch = tuple[Any, Any, Any, Any, dict[str, Any]]
 
@@ -51,6 +51,11 @@ class RemoteVectorEnv(VectorEnv[Any, Any, Any]):
         >>> observations, infos = envs.reset(seed=7)
         >>> observations, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
     """
+
+    single_action_space: AnySpace
+    single_observation_space: AnySpace
+    action_space: AnySpace
+    observation_space: AnySpace
 
     def __init__(
         self,
@@ -171,7 +176,8 @@ class RemoteVectorEnv(VectorEnv[Any, Any, Any]):
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        seeds = [seed + index for index in range(self.num_envs)] if isinstance(seed, int) else list(seed)
+        seeds: list[int | None] = []
+        seeds += range(seed, seed + self.num_envs) if isinstance(seed, int) else seed
         if len(seeds) != self.num_envs:
             raise ConfigurationError(f"{len(seeds)} seeds for {self.num_envs} environments: give one for each.")
         return seeds

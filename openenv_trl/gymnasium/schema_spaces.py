@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import gymnasium.spaces
 import numpy
-from gymnasium import spaces
 
-from openenv_trl.gymnasium.space_json import AnySpace
-from openenv_trl.gymnasium.space_values import SpaceValueError, read_value, shortened, write_value
+from openenv_trl.gymnasium.by_space import AnySpace, spaces
+from openenv_trl.gymnasium.space_values import SpaceValueError, read_value, shortened
 
 Schema = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ class NoSpaceError(ValueError):
     """A schema, or a part of one, that no space describes; the text says which part and why."""
 
 
-class AnyText(spaces.Text):
+class AnyText(gymnasium.spaces.Text):
     """Text of whatever characters, up to a length; it samples letters and digits.
 
     Args:
@@ -65,11 +65,13 @@ class SchemaSpace:
         space: The space.
         read: From what travelled to a value of the space.
         write: From a value of the space to what travels.
+        is_number: Whether a Discrete's values are the numbers that travel.
     """
 
     space: AnySpace
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
+    is_number: bool = False
 
 
 def space_of_schema(schema: Schema, at: str, *, acts: bool) -> SchemaSpace:
@@ -124,17 +126,17 @@ class _Deriving:
     def _integer(self, schema: Schema, at: str) -> SchemaSpace:
         low, high = _bounds(schema, 1)
         if math.isfinite(low) and math.isfinite(high) and high - low < _MOST_CHOICES:
-            space = cast("AnySpace", spaces.Discrete(int(high - low) + 1, start=int(low)))
-            return SchemaSpace(space, lambda value: read_value(space, value, at), int)
+            space = spaces.Discrete(int(high - low) + 1, start=int(low))
+            return SchemaSpace(space, lambda value: read_value(space, value, at), int, is_number=True)
         self._require_bounds(low, high, at)
         least = int(low) if math.isfinite(low) else _LEAST
         most = int(high) if math.isfinite(high) else _MOST
-        return _numbers(spaces.Box(least, most, (), cast("Any", numpy.int64)), at)
+        return _numbers(spaces.Box(least, most, (), numpy.int64), at)
 
     def _number(self, schema: Schema, at: str) -> SchemaSpace:
         low, high = _bounds(schema, 0)
         self._require_bounds(low, high, at)
-        return _numbers(spaces.Box(low, high, (), cast("Any", numpy.float64)), at)
+        return _numbers(spaces.Box(low, high, (), numpy.float64), at)
 
     def _require_bounds(self, low: float, high: float, at: str) -> None:
         if self._acts and not (math.isfinite(low) and math.isfinite(high)):
@@ -152,7 +154,7 @@ class _Deriving:
         item = self.space(schema["items"], f"{at}[]", depth + 1)
         if most is not None and most == fewest:
             return _of_one_length(item, most, at)
-        space = cast("AnySpace", spaces.Sequence(item.space))
+        space = spaces.Sequence(item.space)
         return SchemaSpace(
             space,
             lambda value: tuple(item.read(each) for each in _list(value, at)),
@@ -180,13 +182,13 @@ class _Deriving:
                     return index, found
             raise SpaceValueError(f"{at}={shortened(value)} is of none of the kinds that its schema allows.")
 
-        space = cast("AnySpace", spaces.OneOf([option.space for option in derived]))
+        space = spaces.OneOf([option.space for option in derived])
         return SchemaSpace(space, read, lambda value: derived[int(value[0])].write(value[1]))
 
 
 def dict_space(parts: Mapping[str, SchemaSpace], at: str) -> SchemaSpace:
     """Return the space of objects with these parts."""
-    space = cast("AnySpace", spaces.Dict({key: part.space for key, part in parts.items()}))
+    space = spaces.Dict({key: part.space for key, part in parts.items()})
 
     def read(value: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -207,7 +209,7 @@ def _choice(values: Sequence[Any]) -> SchemaSpace:
                 return index
         raise SpaceValueError(f"{shortened(value)} is none of {shortened(list(values))}.")
 
-    space = cast("AnySpace", spaces.Discrete(len(values)))
+    space = spaces.Discrete(len(values))
     return SchemaSpace(space, read, lambda index: values[int(index)])
 
 
@@ -231,25 +233,21 @@ def _row(items: Sequence[SchemaSpace], at: str) -> SchemaSpace:
             raise SpaceValueError(f"{at} has {len(given)} items, and its schema promises {len(items)}.")
         return tuple(item.read(each) for item, each in zip(items, given, strict=True))
 
-    space = cast("AnySpace", spaces.Tuple([item.space for item in items]))
-    return SchemaSpace(
-        space, read, lambda value: [item.write(each) for item, each in zip(items, value, strict=True)]
-    )
+    space = spaces.Tuple([item.space for item in items])
+    return SchemaSpace(space, read, lambda value: [item.write(each) for item, each in zip(items, value, strict=True)])
 
 
 def _of_one_length(item: SchemaSpace, length: int, at: str) -> SchemaSpace:
     """Numbers are an array; all else is a row of so many."""
-    inner = item.space
-    if isinstance(inner, spaces.Discrete) and not isinstance(item.write(inner.start), (bool, str, type(None))):
-        if item.write(inner.start) != inner.start:
-            return _row([item] * length, at)
+    inner: Any = item.space
+    if isinstance(inner, spaces.Discrete) and item.is_number:
         low, high = int(inner.start), int(inner.start) + int(inner.n) - 1
-        inner = spaces.Box(low, high, (), cast("Any", numpy.int64))
+        inner = spaces.Box(low, high, (), numpy.int64)
     if not isinstance(inner, spaces.Box):
         return _row([item] * length, at)
     shape = (length, *inner.shape)
     low, high = numpy.broadcast_to(inner.low, shape), numpy.broadcast_to(inner.high, shape)
-    return _numbers(spaces.Box(low, high, shape, cast("Any", inner.dtype)), at)
+    return _numbers(spaces.Box(low, high, shape, inner.dtype), at)
 
 
 def _bounds(schema: Schema, unit: int) -> tuple[float, float]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy
-from gymnasium import spaces
 
-from openenv_trl.gymnasium.space_json import AnySpace
+from openenv_trl.gymnasium.by_space import AnySpace, BySpace, spaces
 from openenv_trl.gymnasium.space_values import SpaceValueError, shortened
 
 
@@ -25,68 +23,61 @@ def require_within(space: AnySpace, value: Any, at: str) -> None:
         openenv_trl.gymnasium.space_values.SpaceValueError: action=5 is outside of Discrete(2): give an integer from 0 to 1.
     """  # noqa: E501 - as Python prints it
     if not space.contains(value):
-        raise SpaceValueError(complaint(space, value, at) or f"{at}={shortened(value)} is no value of {space}.")
+        raise SpaceValueError(_complaint(space, value, at) or f"{at}={shortened(value)} is no value of {space}.")
 
 
-@functools.singledispatch
-def complaint(space: Any, value: Any, at: str) -> str | None:
-    """Return what is wrong with a value of the right form; None where nothing is found."""
-    return None if space.contains(value) else f"{at}={shortened(value)} is no value of {space}."
+def _complaint(space: AnySpace, value: Any, at: str) -> str | None:
+    return _JUDGES(space)(space, value, at)
 
 
-@complaint.register
-def _(space: spaces.Discrete, value: Any, at: str) -> str | None:
+def _graph(space: Any, value: Any, at: str) -> str | None:
+    return None if space.contains(value) else f"{at} is no value of {space}."
+
+
+def _discrete(space: Any, value: Any, at: str) -> str | None:
     first, last = int(space.start), int(space.start) + int(space.n) - 1
     if first <= value <= last:
         return None
     return f"{at}={value} is outside of {space}: give an integer from {first} to {last}."
 
 
-@complaint.register
-def _(space: spaces.Box, value: Any, at: str) -> str | None:
+def _box(space: Any, value: Any, at: str) -> str | None:
     return _array_complaint(space.low, space.high, value, at)
 
 
-@complaint.register
-def _(space: spaces.MultiDiscrete, value: Any, at: str) -> str | None:
+def _multi_discrete(space: Any, value: Any, at: str) -> str | None:
     return _array_complaint(space.start, space.start + space.nvec - 1, value, at)
 
 
-@complaint.register
-def _(space: spaces.MultiBinary, value: Any, at: str) -> str | None:
+def _multi_binary(space: Any, value: Any, at: str) -> str | None:
     return _array_complaint(numpy.zeros(value.shape, value.dtype), numpy.ones(value.shape, value.dtype), value, at)
 
 
-@complaint.register
-def _(space: spaces.Text, value: Any, at: str) -> str | None:
+def _text(space: Any, value: Any, at: str) -> str | None:
     if not space.min_length <= len(value) <= space.max_length:
         return f"{at} has {len(value)} characters: give {space.min_length} to {space.max_length}."
     strange = sorted(set(value) - set(space.character_set))
     return f"{at} has the character {strange[0]!r}: use only {shortened(space.characters)}." if strange else None
 
 
-@complaint.register
-def _(space: spaces.Dict, value: Any, at: str) -> str | None:
-    return _first(complaint(inner, value[key], f"{at}.{key}") for key, inner in space.spaces.items())
+def _dict(space: Any, value: Any, at: str) -> str | None:
+    return _first(_complaint(inner, value[key], f"{at}.{key}") for key, inner in space.spaces.items())
 
 
-@complaint.register
-def _(space: spaces.Tuple, value: Any, at: str) -> str | None:
+def _tuple(space: Any, value: Any, at: str) -> str | None:
     pairs = enumerate(zip(space.spaces, value, strict=True))
-    return _first(complaint(inner, item, f"{at}[{index}]") for index, (inner, item) in pairs)
+    return _first(_complaint(inner, item, f"{at}[{index}]") for index, (inner, item) in pairs)
 
 
-@complaint.register
-def _(space: spaces.Sequence, value: Any, at: str) -> str | None:
+def _sequence(space: Any, value: Any, at: str) -> str | None:
     if space.stack:
         return None
-    return _first(complaint(space.feature_space, item, f"{at}[{index}]") for index, item in enumerate(value))
+    return _first(_complaint(space.feature_space, item, f"{at}[{index}]") for index, item in enumerate(value))
 
 
-@complaint.register
-def _(space: spaces.OneOf, value: Any, at: str) -> str | None:
+def _one_of(space: Any, value: Any, at: str) -> str | None:
     index, item = value
-    return complaint(space.spaces[index], item, f"{at}[1]")
+    return _complaint(space.spaces[index], item, f"{at}[1]")
 
 
 def _first(complaints: Any) -> str | None:
@@ -101,3 +92,19 @@ def _array_complaint(low: Any, high: Any, array: Any, at: str) -> str | None:
     where = f"{at}[{']['.join(map(str, place))}]" if place else at
     least, most = low[place].item(), high[place].item()
     return f"{where}={array[place].item()} is out of bounds: give a number from {least} to {most}."
+
+
+_JUDGES = BySpace(
+    {
+        spaces.Discrete: _discrete,
+        spaces.Graph: _graph,
+        spaces.Box: _box,
+        spaces.MultiDiscrete: _multi_discrete,
+        spaces.MultiBinary: _multi_binary,
+        spaces.Text: _text,
+        spaces.Dict: _dict,
+        spaces.Tuple: _tuple,
+        spaces.Sequence: _sequence,
+        spaces.OneOf: _one_of,
+    }
+)

@@ -13,8 +13,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.space_bounds import require_within
-from openenv_trl.gymnasium.space_json import AnySpace
 from openenv_trl.gymnasium.space_schema import schema_of_space
 from openenv_trl.gymnasium.space_values import SpaceValueError, read_value
 

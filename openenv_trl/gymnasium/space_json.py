@@ -5,24 +5,19 @@ Every space of ``gymnasium.spaces`` has a form here: an object with ``type`` and
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import gymnasium
 import numpy
-from gymnasium import spaces
 
 from openenv_trl.errors import ConfigurationError
-
-AnySpace = gymnasium.Space[Any]
+from openenv_trl.gymnasium.by_space import AnySpace, BySpace, spaces
 
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
-@functools.singledispatch
-def json_of_space(space: Any) -> dict[str, Any]:
+def json_of_space(space: AnySpace) -> dict[str, Any]:
     """Return a space as JSON.
 
     Args:
@@ -35,11 +30,7 @@ def json_of_space(space: Any) -> dict[str, Any]:
         >>> json_of_space(spaces.Discrete(2))
         {'type': 'Discrete', 'n': 2, 'start': 0, 'dtype': 'int64'}
     """
-    raise ConfigurationError(
-        f"{space!r} is a {type(space).__name__}, which is no space of Gymnasium's own: others cannot know what it "
-        "means. Wrap the environment (gymnasium.ObservationWrapper, ActionWrapper) so that it has a space of "
-        "gymnasium.spaces."
-    )
+    return _DESCRIBERS(space)(space)
 
 
 def space_of_json(described: Mapping[str, Any]) -> AnySpace:
@@ -62,65 +53,55 @@ def _names() -> str:
     return ", ".join(sorted(_BUILDERS))
 
 
-@json_of_space.register
-def _(space: spaces.Discrete) -> dict[str, Any]:
+def _discrete(space: Any) -> dict[str, Any]:
     return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": _dtype_name(space)}
 
 
-@json_of_space.register
-def _(space: spaces.MultiDiscrete) -> dict[str, Any]:
+def _multi_discrete(space: Any) -> dict[str, Any]:
     nvec, start = space.nvec.tolist(), space.start.tolist()
     return {"type": "MultiDiscrete", "nvec": nvec, "start": start, "dtype": _dtype_name(space)}
 
 
-@json_of_space.register
-def _(space: spaces.MultiBinary) -> dict[str, Any]:
+def _multi_binary(space: Any) -> dict[str, Any]:
     return {"type": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.n)}
 
 
-@json_of_space.register
-def _(space: spaces.Box) -> dict[str, Any]:
+def _box(space: Any) -> dict[str, Any]:
     low, high = _bound(space.low), _bound(space.high)
     return {"type": "Box", "low": low, "high": high, "shape": list(space.shape), "dtype": _dtype_name(space)}
 
 
-@json_of_space.register
-def _(space: spaces.Text) -> dict[str, Any]:
+def _text(space: Any) -> dict[str, Any]:
     lengths = {"min_length": int(space.min_length), "max_length": int(space.max_length)}
     return {"type": "Text", **lengths, "charset": "".join(space.character_list)}
 
 
-@json_of_space.register
-def _(space: spaces.Dict) -> dict[str, Any]:
+def _dict(space: Any) -> dict[str, Any]:
     wrong = [key for key in space.spaces if not isinstance(cast("object", key), str)]
     if wrong:
         raise ConfigurationError(f"{space!r} has the key {wrong[0]!r}, which is no text, as every key must be in JSON.")
     return {"type": "Dict", "spaces": {key: json_of_space(inner) for key, inner in space.spaces.items()}}
 
 
-@json_of_space.register
-def _(space: spaces.Tuple) -> dict[str, Any]:
+def _tuple(space: Any) -> dict[str, Any]:
     return {"type": "Tuple", "spaces": [json_of_space(inner) for inner in space.spaces]}
 
 
-@json_of_space.register
-def _(space: spaces.Sequence) -> dict[str, Any]:
+def _sequence(space: Any) -> dict[str, Any]:
     return {"type": "Sequence", "space": json_of_space(space.feature_space), "stack": bool(space.stack)}
 
 
-@json_of_space.register
-def _(space: spaces.Graph) -> dict[str, Any]:
+def _graph(space: Any) -> dict[str, Any]:
     edge_space = None if space.edge_space is None else json_of_space(space.edge_space)
     return {"type": "Graph", "node_space": json_of_space(space.node_space), "edge_space": edge_space}
 
 
-@json_of_space.register
-def _(space: spaces.OneOf) -> dict[str, Any]:
+def _one_of(space: Any) -> dict[str, Any]:
     return {"type": "OneOf", "spaces": [json_of_space(inner) for inner in space.spaces]}
 
 
 def _dtype_name(space: Any) -> str:
-    return numpy.dtype(space.dtype).name
+    return str(numpy.dtype(space.dtype))
 
 
 def _bound(bound: Any) -> Any:
@@ -190,3 +171,19 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any]], AnySpace]] = {
     "Graph": _build_graph,
     "OneOf": lambda described: spaces.OneOf([space_of_json(each) for each in described["spaces"]]),
 }
+
+
+_DESCRIBERS = BySpace(
+    {
+        spaces.Discrete: _discrete,
+        spaces.MultiDiscrete: _multi_discrete,
+        spaces.MultiBinary: _multi_binary,
+        spaces.Box: _box,
+        spaces.Text: _text,
+        spaces.Dict: _dict,
+        spaces.Tuple: _tuple,
+        spaces.Sequence: _sequence,
+        spaces.Graph: _graph,
+        spaces.OneOf: _one_of,
+    }
+)

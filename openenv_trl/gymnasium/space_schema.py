@@ -3,80 +3,69 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import re
 from typing import Any
 
 import numpy
-from gymnasium import spaces
 
-from openenv_trl.gymnasium.space_json import AnySpace
+from openenv_trl.gymnasium.by_space import AnySpace, BySpace, spaces
 from openenv_trl.gymnasium.space_values import write_value
+from openenv_trl.wire.json_values import json_list
 
 _MOST_LISTED = 64
 """Numbers of a Discrete are listed up to so many, and elements of an array described one by one."""
 _MOST_CHARACTERS = 200  # of a text, to be told as a pattern
 
 
-@functools.singledispatch
-def schema_of_space(space: Any) -> dict[str, Any]:
+def schema_of_space(space: AnySpace) -> dict[str, Any]:
     """Return the JSON Schema of a space's values.
 
     Example:
         >>> schema_of_space(spaces.Discrete(2))
         {'type': 'integer', 'enum': [0, 1]}
     """
-    raise TypeError(f"{space!r} is no space of Gymnasium's own.")
+    return _SCHEMAS(space)(space)
 
 
-@schema_of_space.register
-def _(space: spaces.Discrete) -> dict[str, Any]:
+def _discrete(space: Any) -> dict[str, Any]:
     return _integers(int(space.start), int(space.start) + int(space.n) - 1)
 
 
-@schema_of_space.register
-def _(space: spaces.MultiDiscrete) -> dict[str, Any]:
+def _multi_discrete(space: Any) -> dict[str, Any]:
     return _array(space.start, space.start + space.nvec - 1, "integer")
 
 
-@schema_of_space.register
-def _(space: spaces.MultiBinary) -> dict[str, Any]:
+def _multi_binary(space: Any) -> dict[str, Any]:
     return _array(numpy.zeros(space.shape, numpy.int8), numpy.ones(space.shape, numpy.int8), "integer")
 
 
-@schema_of_space.register
-def _(space: spaces.Box) -> dict[str, Any]:
+def _box(space: Any) -> dict[str, Any]:
     kind = {"b": "boolean", "f": "number"}.get(numpy.dtype(space.dtype).kind, "integer")
     return _array(space.low, space.high, kind)
 
 
-@schema_of_space.register
-def _(space: spaces.Text) -> dict[str, Any]:
+def _text(space: Any) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string", "minLength": space.min_length, "maxLength": space.max_length}
     if len(space.character_list) <= _MOST_CHARACTERS:
         schema["pattern"] = f"^[{''.join(re.escape(each) for each in space.character_list)}]*$"
     return schema | _example(space)
 
 
-@schema_of_space.register
-def _(space: spaces.Dict) -> dict[str, Any]:
+def _dict(space: Any) -> dict[str, Any]:
     properties = {key: schema_of_space(inner) for key, inner in space.spaces.items()}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-@schema_of_space.register
-def _(space: spaces.Tuple) -> dict[str, Any]:
+def _tuple(space: Any) -> dict[str, Any]:
     return _row([schema_of_space(inner) for inner in space.spaces])
 
 
-@schema_of_space.register
-def _(space: spaces.Sequence) -> dict[str, Any]:
+def _sequence(space: Any) -> dict[str, Any]:
     return {"type": "array", "items": schema_of_space(space.feature_space)}
 
 
-@schema_of_space.register
-def _(space: spaces.Graph) -> dict[str, Any]:
+def _graph(space: Any) -> dict[str, Any]:
     edges = {"type": "null"} if space.edge_space is None else _or_null(schema_of_space(space.edge_space))
     links = _or_null({"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2})
     properties = {
@@ -88,8 +77,7 @@ def _(space: spaces.Graph) -> dict[str, Any]:
     return schema | _example(space)
 
 
-@schema_of_space.register
-def _(space: spaces.OneOf) -> dict[str, Any]:
+def _one_of(space: Any) -> dict[str, Any]:
     return {"anyOf": [_row([{"const": index}, schema_of_space(inner)]) for index, inner in enumerate(space.spaces)]}
 
 
@@ -110,7 +98,9 @@ def _array(low: Any, high: Any, kind: str) -> dict[str, Any]:
         for length in reversed(low.shape):
             schema = {"type": "array", "items": schema, "minItems": length, "maxItems": length}
         return schema
-    return _row([_array(each_low, each_high, kind) for each_low, each_high in zip(_rows(low), _rows(high), strict=True)])
+    return _row(
+        [_array(each_low, each_high, kind) for each_low, each_high in zip(_rows(low), _rows(high), strict=True)]
+    )
 
 
 def _rows(array: Any) -> list[Any]:
@@ -140,7 +130,21 @@ def _example(space: AnySpace) -> dict[str, Any]:
     # Always the same one: a schema does not change from process to process.
     seeded = copy.deepcopy(space)
     seeded.seed(0)
-    written = write_value(space, seeded.sample())
-    if isinstance(written, dict):
-        written = {key: getattr(value, "tolist", lambda value=value: value)() for key, value in written.items()}
-    return {"examples": [written]}
+    written: Any = write_value(space, seeded.sample())
+    return {"examples": [json_list(written)]}
+
+
+_SCHEMAS = BySpace(
+    {
+        spaces.Discrete: _discrete,
+        spaces.MultiDiscrete: _multi_discrete,
+        spaces.MultiBinary: _multi_binary,
+        spaces.Box: _box,
+        spaces.Text: _text,
+        spaces.Dict: _dict,
+        spaces.Tuple: _tuple,
+        spaces.Sequence: _sequence,
+        spaces.Graph: _graph,
+        spaces.OneOf: _one_of,
+    }
+)

@@ -9,16 +9,14 @@ the trouble is, and what would be right.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import gymnasium.vector.utils as batches
 import numpy
-from gymnasium import spaces
 
-from openenv_trl.gymnasium.space_json import AnySpace
+from openenv_trl.gymnasium.by_space import AnySpace, BySpace, spaces
 
 
 class SpaceValueError(ValueError):
@@ -32,7 +30,7 @@ def write_value(space: AnySpace, value: Any) -> Any:
         >>> write_value(spaces.OneOf([spaces.Discrete(2), spaces.Text(5)]), (1, "up"))
         [1, 'up']
     """
-    return _writer(type(space))(space, value)
+    return _WRITERS(space)(space, value)
 
 
 def read_value(space: AnySpace, value: Any, at: str = "value") -> Any:
@@ -46,20 +44,7 @@ def read_value(space: AnySpace, value: Any, at: str = "value") -> Any:
     Raises:
         SpaceValueError: It has not the form of the space's values.
     """
-    return _reader(type(space))(space, value, at)
-
-
-def _dispatched(
-    table: Mapping[type[Any], Callable[..., Any]],
-) -> Callable[[type[Any]], Callable[..., Any]]:
-    @functools.cache
-    def find(kind: type[Any]) -> Callable[..., Any]:
-        for ancestor in kind.__mro__:
-            if ancestor in table:
-                return table[ancestor]
-        raise TypeError(f"{kind.__name__} is no space of Gymnasium's own.")
-
-    return find
+    return _READERS(space)(space, value, at)
 
 
 def _write_integer(space: Any, value: Any) -> Any:
@@ -74,20 +59,20 @@ def _write_text(space: Any, value: Any) -> Any:
     return str(value)
 
 
-def _write_dict(space: spaces.Dict, value: Any) -> Any:
+def _write_dict(space: Any, value: Any) -> Any:
     return {key: write_value(inner, value[key]) for key, inner in space.spaces.items()}
 
 
-def _write_tuple(space: spaces.Tuple, value: Any) -> Any:
+def _write_tuple(space: Any, value: Any) -> Any:
     return [write_value(inner, item) for inner, item in zip(space.spaces, value, strict=True)]
 
 
-def _write_sequence(space: spaces.Sequence, value: Any) -> Any:
+def _write_sequence(space: Any, value: Any) -> Any:
     items = batches.iterate(space.stacked_feature_space, value) if space.stack else value
     return [write_value(space.feature_space, item) for item in items]
 
 
-def _write_graph(space: spaces.Graph, value: Any) -> Any:
+def _write_graph(space: Any, value: Any) -> Any:
     nodes = numpy.asarray(value.nodes, space.node_space.dtype)
     edges = None if value.edges is None or space.edge_space is None else value.edges
     return {
@@ -97,12 +82,12 @@ def _write_graph(space: spaces.Graph, value: Any) -> Any:
     }
 
 
-def _write_one_of(space: spaces.OneOf, value: Any) -> Any:
+def _write_one_of(space: Any, value: Any) -> Any:
     index, item = value
     return [int(index), write_value(space.spaces[int(index)], item)]
 
 
-def _read_discrete(space: spaces.Discrete, value: Any, at: str) -> Any:
+def _read_discrete(space: Any, value: Any, at: str) -> Any:
     return _integer(value, at)
 
 
@@ -138,13 +123,13 @@ def _array(value: Any, dtype: Any, at: str) -> Any:
     return array
 
 
-def _read_text(space: spaces.Text, value: Any, at: str) -> Any:
+def _read_text(space: Any, value: Any, at: str) -> Any:
     if not isinstance(value, str):
         raise SpaceValueError(f"{at}={shortened(value)} is no text.")
     return value
 
 
-def _read_dict(space: spaces.Dict, value: Any, at: str) -> Any:
+def _read_dict(space: Any, value: Any, at: str) -> Any:
     if not isinstance(value, Mapping):
         raise SpaceValueError(f"{at}={shortened(value)} is no object with the keys {', '.join(space.spaces)}.")
     given = cast("Mapping[str, Any]", value)
@@ -153,7 +138,7 @@ def _read_dict(space: spaces.Dict, value: Any, at: str) -> Any:
     return {key: read_value(inner, given[key], f"{at}.{key}") for key, inner in space.spaces.items()}
 
 
-def _read_tuple(space: spaces.Tuple, value: Any, at: str) -> Any:
+def _read_tuple(space: Any, value: Any, at: str) -> Any:
     items = _items(value, at)
     if len(items) != len(space.spaces):
         raise SpaceValueError(f"{at} has {len(items)} items, and needs {len(space.spaces)}.")
@@ -161,7 +146,7 @@ def _read_tuple(space: spaces.Tuple, value: Any, at: str) -> Any:
     return tuple(read_value(inner, item, f"{at}[{index}]") for index, (inner, item) in pairs)
 
 
-def _read_sequence(space: spaces.Sequence, value: Any, at: str) -> Any:
+def _read_sequence(space: Any, value: Any, at: str) -> Any:
     inner = space.feature_space
     read = tuple(read_value(inner, item, f"{at}[{index}]") for index, item in enumerate(_items(value, at)))
     if not space.stack:
@@ -170,7 +155,7 @@ def _read_sequence(space: spaces.Sequence, value: Any, at: str) -> Any:
     return batches.concatenate(inner, read, stacked) if read else stacked
 
 
-def _read_graph(space: spaces.Graph, value: Any, at: str) -> Any:
+def _read_graph(space: Any, value: Any, at: str) -> Any:
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
         parts = [given.get(name) for name in ("nodes", "edges", "edge_links")]
@@ -192,7 +177,7 @@ def _read_graph(space: spaces.Graph, value: Any, at: str) -> Any:
     return spaces.GraphInstance(nodes, edges, links)
 
 
-def _read_one_of(space: spaces.OneOf, value: Any, at: str) -> Any:
+def _read_one_of(space: Any, value: Any, at: str) -> Any:
     items = _items(value, at)
     if len(items) != 2:
         raise SpaceValueError(f"{at}={shortened(value)} is no pair of an option's number and its value.")
@@ -203,13 +188,13 @@ def _read_one_of(space: spaces.OneOf, value: Any, at: str) -> Any:
 
 
 def _integer(value: Any, at: str) -> int:
-    if isinstance(value, numpy.ndarray) and value.ndim == 0:
-        value = value[()]
-    if isinstance(value, str) and value.strip().removeprefix("-").isdecimal():
-        return int(value)
-    whole = isinstance(value, (float, numpy.floating)) and math.isfinite(value) and float(value).is_integer()
-    if whole or (isinstance(value, (int, numpy.integer)) and not isinstance(value, bool)):
-        return int(value)
+    given: Any = cast("Any", value).tolist() if isinstance(value, (numpy.ndarray, numpy.generic)) else value
+    if isinstance(given, str) and given.strip().removeprefix("-").isdecimal():
+        return int(given)
+    if isinstance(given, float) and given.is_integer():
+        return int(given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
     raise SpaceValueError(f"{at}={shortened(value)} is no integer.")
 
 
@@ -225,7 +210,7 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-_writer = _dispatched(
+_WRITERS = BySpace(
     {
         spaces.Discrete: _write_integer,
         spaces.MultiDiscrete: _write_array,
@@ -239,7 +224,7 @@ _writer = _dispatched(
         spaces.OneOf: _write_one_of,
     }
 )
-_reader = _dispatched(
+_READERS = BySpace(
     {
         spaces.Discrete: _read_discrete,
         spaces.MultiDiscrete: _read_array,

@@ -8,13 +8,12 @@ Source: the documentation of Gymnasium's classic control and toy text environmen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy
-from gymnasium import spaces
 
+from openenv_trl.gymnasium.by_space import AnySpace, spaces
 from openenv_trl.gymnasium.recipe import AnyEnv
-from openenv_trl.gymnasium.space_json import AnySpace
 
 _MOST_NUMBERS = 32  # of an array, to be told one by one
 
@@ -51,8 +50,11 @@ def parts_of(env: AnyEnv) -> tuple[str, ...]:
 
 def actions_of(env: AnyEnv) -> tuple[str, ...]:
     """Return what the numbers of an environment's actions mean; nothing where that is not known."""
-    tell = getattr(env.unwrapped, "get_action_meanings", None)  # Atari's
-    known = tuple(map(str, tell())) if callable(tell) else _ACTIONS.get(type(env.unwrapped).__name__, ())
+    inner: Any = env.unwrapped
+    if hasattr(inner, "get_action_meanings"):  # as Atari's have
+        known = tuple(map(str, inner.get_action_meanings()))
+    else:
+        known = _ACTIONS.get(type(inner).__name__, ())
     return known if len(known) == getattr(env.action_space, "n", None) else ()
 
 
@@ -98,17 +100,21 @@ def _words(space: AnySpace | None, value: Any) -> str:
         return f"a graph of {len(value.nodes)} nodes and {edges} edges"
     if isinstance(value, numpy.ndarray):
         return _array_in_words(value)
-    if isinstance(value, (float, numpy.floating)):
-        return f"{float(value):.4g}"
+    if isinstance(value, numpy.generic):
+        return _words(space, value.item())
+    if isinstance(value, float):
+        return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_words(_inner(space, key), item)}" for key, item in value.items())
+        items = cast("Mapping[Any, Any]", value).items()
+        return ", ".join(f"{key}: {_words(_inner(space, key), item)}" for key, item in items)
     if isinstance(value, (tuple, list)):
-        return f"({', '.join(_words(_inner(space, index), item) for index, item in enumerate(value))})"
+        items = enumerate(cast("list[Any]", value))
+        return f"({', '.join(_words(_inner(space, index), item) for index, item in items)})"
     return str(value)
 
 
 def _inner(space: AnySpace | None, key: Any) -> AnySpace | None:
-    return space.spaces[key] if isinstance(space, (spaces.Dict, spaces.Tuple)) else None
+    return cast("Any", space).spaces[key] if isinstance(space, (spaces.Dict, spaces.Tuple)) else None
 
 
 def _array_in_words(array: Any) -> str:
@@ -122,5 +128,5 @@ def _array_in_words(array: Any) -> str:
 
 def _listed(values: Any) -> str:
     if isinstance(values, list):
-        return f"[{', '.join(map(_listed, values))}]"
+        return f"[{', '.join(map(_listed, cast('list[Any]', values)))}]"
     return f"{values:.4g}" if isinstance(values, float) else str(values)

@@ -2,7 +2,8 @@
 
 An environment package is a folder with an ``openenv.yaml`` whose ``app`` names the application, as ``server.app:app``.
 The folder itself is the package: its parent goes on the import path, and the application is imported as
-``<folder>.server.app:app``, so that the package's relative imports work.
+``<folder>.server.app:app``, so that the package's relative imports work. ``gymnasium:NAME`` is the application of the
+Gymnasium environment of that name.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from openenv_trl.errors import ConfigurationError
 MANIFEST = "openenv.yaml"
 
 _DEFAULT_APP = "server.app:app"
+_GYMNASIUM = "gymnasium:"
 
 
 def load_app(target: str | Path) -> Callable[..., Any]:
     """Import an application and return it.
 
     Args:
-        target: The folder of an environment package, or ``module:attribute``.
+        target: The folder of an environment package, ``module:attribute``, or ``gymnasium:NAME``, with arguments of
+            ``gymnasium.make`` behind a question mark.
 
     Raises:
         ConfigurationError: There is no such folder, manifest, module or attribute; the text says which.
@@ -33,6 +36,10 @@ def load_app(target: str | Path) -> Callable[..., Any]:
     Example:
         >>> app = load_app("environments/blackjack_env")
     """
+    if str(target).startswith(_GYMNASIUM):
+        # By its name: that room is above this one, and most servers do without it.
+        gymnasium = importlib.import_module("openenv_trl.gymnasium.serving")
+        return gymnasium.app_for(str(target).removeprefix(_GYMNASIUM))
     module, attribute = _import_name(target)
     try:
         found: Any = importlib.import_module(module)
@@ -71,7 +78,7 @@ def _import_name(target: str | Path) -> tuple[str, str]:
     if not colon or not attribute or "/" in module:
         raise ConfigurationError(
             f"'{target}' is neither a folder nor 'module:attribute'. Give the folder of an environment package (the "
-            f"one with {MANIFEST}), or an application as 'package.server.app:app'."
+            f"one with {MANIFEST}), an application as 'package.server.app:app', or 'gymnasium:CartPole-v1'."
         )
     _put_on_path(Path.cwd())
     return module, attribute
