@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 from calendar_env.server.times import EventTime
@@ -79,5 +80,7 @@ class Event:
 
     def copy(self) -> Event:
         """The same event, to be changed without changing this one."""
-        guests = [replace(guest, data=dict(guest.data), own=dict(guest.own)) for guest in self.guests]
-        return replace(self, body=dict(self.body), guests=guests)
+        event = copy.copy(self)
+        event.body = dict(self.body)
+        event.guests = [Guest(dict(guest.data), dict(guest.own), guest.removed) for guest in self.guests]
+        return event
