@@ -37,7 +37,11 @@ _PRELOADED = (
     "difflib, enum, fractions, functools, hashlib, heapq, io, itertools, json, math, operator, pickle, pprint, random, "
     "re, runpy, statistics, string, subprocess, tempfile, textwrap, threading, time, typing, uuid"
 )
-_PROGRAM = f"import sys, {_PRELOADED}; sys.path.insert(0, sys.argv.pop(1)); from inside.zygote import main; main()"
+# Nothing is imported from the working directory, which Python otherwise puts first.
+_PROGRAM = (
+    f"import sys; sys.path.pop(0); import {_PRELOADED}; sys.path.insert(0, sys.argv.pop(1)); "
+    "from inside.zygote import main; main()"
+)
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 5.0
 _HERE = str(Path(__file__).parent)
@@ -99,7 +103,8 @@ def start(needs: Needs, folder: str, *, under_bubblewrap: bool, groups: Sequence
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    command = [tree.interpreter(), "-I", "-S", "-c", _PROGRAM, _HERE, str(theirs.fileno())]
+    # Not isolated from its environment, which is made here: the seed of hashes comes by it.
+    command = [tree.interpreter(), "-s", "-S", "-c", _PROGRAM, _HERE, str(theirs.fileno())]
     if under_bubblewrap:
         shown = [*tree.readable(), *needs.packages, *needs.import_from, _HERE]
         command = [*bubblewrap.prefix(shown, folder), *command]

@@ -208,6 +208,18 @@ async def test_a_seed_decides_what_is_random(environment: CodingEnvironment) -> 
     assert (await environment.reset_async(seed=8, task_id=state.task_id)).stdout == first.stdout
 
 
+async def test_a_seed_decides_the_same_in_another_server() -> None:
+    """Each sandbox is a process of its own, in which hashes could have a seed of their own."""
+    seen: list[str] = []
+    for warm in (0, 1):  # so that it is not the same sandbox
+        environment = CodingEnvironment(sandbox=SandboxSettings(warm_sessions=warm))
+        await environment.reset_async(seed=3)
+        code = "import random\nrandom.random(), hash('a'), {'b', 'a', 'c'}"
+        seen.append((await run(environment, code)).stdout)
+        environment.close()
+    assert seen[0] == seen[1]
+
+
 async def test_a_reset_leaves_nothing_of_the_last_episode(environment: CodingEnvironment) -> None:
     await environment.reset_async(**ADD)
     await run(environment, "import math, os; math.sqrt = None; kept = 1; open('f', 'w').close()")
