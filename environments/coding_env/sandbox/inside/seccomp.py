@@ -84,7 +84,7 @@ def is_known() -> bool:
     return MACHINE in _ARCHITECTURE
 
 
-def program(*, own_processes: bool, own_network: bool, own_pid: int = 0) -> bytes:
+def program(*, own_processes: bool, own_network: bool, own_pid: int = 0, machine: str = MACHINE) -> bytes:
     """Return the filter.
 
     Args:
@@ -92,16 +92,17 @@ def program(*, own_processes: bool, own_network: bool, own_pid: int = 0) -> byte
             neither start others nor signal any but itself.
         own_network: Whether it has a network of its own. If not, it gets no sockets but pairs.
         own_pid: The process, which may send signals to itself.
+        machine: The kind of processor.
     """
-    column = _COLUMN[MACHINE]
+    column = _COLUMN[machine]
     refuse = _instruction(_RETURN, _ERRNO | _EPERM)
     code = [
         _instruction(_LOAD, _ARCH),
-        _instruction(_JUMP_EQUAL, _ARCHITECTURE[MACHINE], 1, 0),
+        _instruction(_JUMP_EQUAL, _ARCHITECTURE[machine], 1, 0),
         _instruction(_RETURN, _KILL),
         _instruction(_LOAD, _NUMBER),
     ]
-    if MACHINE == "x86_64":  # the calls of its 32-bit pointers' variant
+    if machine == "x86_64":  # the calls of its 32-bit pointers' variant
         code += [_instruction(_JUMP_AT_LEAST, 0x40000000, 0, 1), refuse]
     code += [_instruction(_JUMP_AT_LEAST, _FIRST_UNKNOWN, 0, 1), _instruction(_RETURN, _ERRNO | _ENOSYS)]
     refused = dict(_REFUSED)
