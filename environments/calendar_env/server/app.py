@@ -1,8 +1,8 @@
 """The app that serves calendars: ``uvicorn calendar_env.server.app:app``.
 
-Environment variables: ``CALENDAR_TOOLS`` ("all", or "core" for fewer tools), ``CALENDAR_MAX_STEPS``, ``CALENDAR_REWARD``
-("task" or "public"), and ``MAX_CONCURRENT_ENVS``, which limits the sessions of one process; a session holds about a
-hundred kilobytes.
+``CALENDAR_TOOLS`` ("all", or "core" for fewer tools), ``CALENDAR_MAX_STEPS`` and ``CALENDAR_REWARD`` ("task" or "public")
+in the environment variables say how episodes are played, and ``MAX_CONCURRENT_ENVS`` limits the sessions of one
+process; a session holds about a quarter of a megabyte.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
+from dateutil import parser
+
 from calendar_env.server.agenda import find_event, is_on
 from calendar_env.server.context import Arguments, Resource
 from calendar_env.server.errors import duplicate, forbidden, invalid, not_found, required
@@ -15,7 +17,6 @@ from calendar_env.server.guests import answer_for_rooms, invited, read_send_upda
 from calendar_env.server.records import Event
 from calendar_env.server.recurrence import read_recurrence
 from calendar_env.server.times import check_range, clock_time, read_instant, zone
-from dateutil import parser
 
 _ID = re.compile(r"[a-v0-9]{5,1024}")
 _RELATIVE_DAYS = {"today": 0, "tomorrow": 1}

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 
-from calendar_env.server.errors import invalid
-from calendar_env.server.times import LAST_YEAR, UTC, EventTime, at_local, clock_time, is_day, shifted_day, zone
 from dateutil.parser import isoparse
 from dateutil.rrule import rrule, rrulestr
+
+from calendar_env.server.errors import invalid
+from calendar_env.server.times import LAST_YEAR, UTC, EventTime, at_local, clock_time, is_day, shifted_day, zone
 
 _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _PARTS = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO")

@@ -13,8 +13,9 @@ from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
-from calendar_env.server.errors import invalid, required
 from dateutil.parser import isoparse
+
+from calendar_env.server.errors import invalid, required
 
 EventTime = dict[str, str]
 """``{"dateTime": "2026-03-02T09:00:00+01:00", "timeZone": "Europe/Berlin"}`` or ``{"date": "2026-03-02"}``."""
