@@ -13,6 +13,8 @@ import shutil
 import stat
 from collections.abc import Sequence
 
+from coding_env.sandbox.inside import confine
+
 _SHARED = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 
 
@@ -29,7 +31,10 @@ def prefix(readable: Sequence[str], writable: str) -> list[str]:
         writable: A folder that is there and may be changed.
     """
     path = program() or "bwrap"
-    command = [path, *_SHARED, "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    command = [path, *_SHARED, "--new-session", "--proc", "/proc", "--tmpfs", "/tmp"]
+    # Not its own /dev: for that it makes a second namespace of users, by the call that may be refused.
+    for name in confine.DEVICES:
+        command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     if not _is_set_user_id(path):
         command += ["--unshare-user", "--cap-add", "ALL"] if os.geteuid() else ["--cap-add", "ALL"]
     for each in readable:

@@ -20,7 +20,7 @@ LAYERS = ("user", "processes", "files", "network", "landlock", "seccomp", "cgrou
 
 _INSIDE_UID = 1000
 _STAT_TO_MOUNT = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}  # ST_… to MS_…: nosuid to relatime
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
 def join_groups(groups: list[int]) -> None:
@@ -89,7 +89,7 @@ def make_file_tree(root: str, readable: list[str], hidden: list[str], megabytes:
         os.mkdir(f"{root}/{name}")
         options = f"size={megabytes}m,nr_inodes={disk.MAX_FILES},mode=700,uid={owner},gid={owner}"
         kernel.mount("tmpfs", f"{root}/{name}", "tmpfs", no_devices, options)
-    for path in (*readable, *(f"/dev/{name}" for name in _DEVICES)):
+    for path in (*readable, *(f"/dev/{name}" for name in DEVICES)):
         _show(root, path)
     for path in hidden:
         if os.path.isdir(root + path):
