@@ -30,12 +30,11 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
 }
-# No script but the page's own, nothing from any other server. Styles may stand in attributes, since the frame in which
-# an environment's HTML is shown inherits all this.
+# No script but the page's own, and nothing from any other server. The frame in which an environment's HTML is shown
+# inherits all this: its styles may stand where they are used, and its pictures are data.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {framed_by}"
 )
 _SPACES = "https://huggingface.co"  # shows a Space in a frame of its own page

@@ -37,7 +37,8 @@ function leaf(node, input, read, write) {
 }
 
 function constant({ field }) {
-  return { node: make("span", { hidden: true }), read: () => field.value, write: () => {}, locate: () => null };
+  // Sent although it is a default: it tells one variant of a union from another.
+  return { node: make("span", { hidden: true }), read: () => field.value, write: () => {}, locate: () => null, isConstant: true };
 }
 
 function boolean({ field, name, optional }) {
@@ -142,7 +143,7 @@ function object({ field, root, name, depth }) {
     const value = {};
     for (const [each, editor] of editors) {
       const found = editor.read();
-      const isDefault = !required.has(each) && same(found, schema.properties[each].default);
+      const isDefault = !required.has(each) && !editor.isConstant && same(found, schema.properties[each].default);
       if (found !== undefined && !isDefault) value[each] = found;
     }
     return value;

@@ -3,6 +3,7 @@
 import { make, number, pretty } from "./dom.js";
 
 const LONG = 120; // characters on a line
+const FEW_LINES = 30;
 const MOST = 200; // values of a list that are written out
 
 export function fieldsOf(observation, pictures) {
@@ -22,6 +23,7 @@ export function valueOf(value) {
   if (typeof value === "string") return textOf(value);
   const text = pretty(value, MOST);
   if (text.length <= LONG) return make("span", { class: "literal" }, text);
+  if (text.length < FEW_LINES * LONG && text.split("\n").length <= FEW_LINES) return make("pre", {}, text);
   return make("details", { class: "fold" }, make("summary", {}, summary(value)), make("pre", {}, text));
 }
 
