@@ -22,7 +22,8 @@ from coding_env.sandbox.limits import Limits
 _PREFIX = "openenv-coding-"
 _BESIDE_THE_AGENTS = 3  # the keeper, the process it is forked by, and a worker that is just being replaced
 _END_S = 2.0  # for the last processes of a group to be gone
-_CONTROLLERS = frozenset({"memory", "pids"})
+CONTROLLERS = frozenset({"memory", "pids"})
+"""What is counted for a session as a whole."""
 
 
 @dataclass
@@ -85,12 +86,15 @@ class ControlGroups:
         self._count += 1
         group = Group()
         self._made.append(group)
+        limited: set[str] = set()
         for own in self._own.folders:
             folder = own / str(self._count)
             folder.mkdir()
             group.folders.append(folder)
-            _limit(folder, self._limits)
+            limited |= _limit(folder, self._limits)
             group.descriptors.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+        if not limited >= CONTROLLERS:
+            raise OSError(0, f"it counts only {', '.join(sorted(limited)) or 'nothing'}")
         return group
 
     @contextlib.contextmanager
@@ -152,9 +156,9 @@ def _parents() -> tuple[list[Path], str]:
         if kind == "cgroup2":
             unified = _below(point, root, paths.get("", "/"))
         elif kind == "cgroup":
-            for controller in names & _CONTROLLERS:
+            for controller in names & CONTROLLERS:
                 found[controller] = _below(point, root, paths.get(controller, "/"))
-    if found.keys() >= _CONTROLLERS:
+    if found.keys() >= CONTROLLERS:
         return sorted(set(found.values())), ""
     if unified is None:
         return [], "no control groups are mounted"
@@ -163,9 +167,9 @@ def _parents() -> tuple[list[Path], str]:
 
 def _version_two(own: Path, path: str) -> tuple[list[Path], str]:
     try:
-        if not _controllers(own / "cgroup.controllers") >= _CONTROLLERS:
+        if not _controllers(own / "cgroup.controllers") >= CONTROLLERS:
             return [], f"{own} has not the controllers memory and pids"
-        if not _controllers(own / "cgroup.subtree_control") >= _CONTROLLERS:
+        if not _controllers(own / "cgroup.subtree_control") >= CONTROLLERS:
             try:
                 _give_on(own)
             except OSError:
@@ -198,22 +202,27 @@ def _is_delegated(own: Path) -> bool:
 def _give_on(folder: Path) -> None:
     control = folder / "cgroup.subtree_control"  # which version 1 has not
     if control.exists():
-        control.write_text("+memory +pids")
+        control.write_text(" ".join(f"+{name}" for name in sorted(CONTROLLERS)))
 
 
-def _limit(folder: Path, limits: Limits) -> None:
+def _limit(folder: Path, limits: Limits) -> set[str]:
+    """Set a group's limits, and return the controllers that have one."""
     memory, processes = str(limits.session_memory_mb << 20), str(limits.processes + _BESIDE_THE_AGENTS)
-    for name, value, needed in (
-        ("memory.max", memory, True),
-        ("memory.swap.max", "0", False),
-        ("memory.limit_in_bytes", memory, True),
-        ("memory.memsw.limit_in_bytes", memory, False),
-        ("pids.max", processes, True),
+    limited: set[str] = set()
+    for name, value in (
+        ("memory.max", memory),
+        ("memory.limit_in_bytes", memory),
+        ("pids.max", processes),
+        # With swap, where the kernel counts that.
+        ("memory.swap.max", "0"),
+        ("memory.memsw.limit_in_bytes", memory),
     ):
-        file = folder / name
+        file, controller = folder / name, name.partition(".")[0]
         if file.exists():
-            with contextlib.nullcontext() if needed else contextlib.suppress(OSError):
+            with contextlib.suppress(OSError) if controller in limited else contextlib.nullcontext():
                 file.write_text(value)
+            limited.add(controller)
+    return limited
 
 
 def _controllers(file: Path) -> set[str]:

@@ -90,7 +90,7 @@ async def test_a_workspace_on_the_disk_holds_no_more_than_it_may(disabled: tuple
 
 async def test_a_workspace_that_was_filled_before_the_end_of_a_run_ends_the_session() -> None:
     async with session_of(Limits(workspace_mb=8), disabled=["files"]) as session:
-        await run(session, FILL)
+        reply = await run(session, FILL)
         with anyio.fail_after(60):
             while session.usable:
                 reply = await run(session, "import time; time.sleep(0.05)")
@@ -187,3 +187,52 @@ async def test_groups_of_a_server_that_was_killed_are_swept() -> None:
     assert again is not None
     again.close()
     assert not any(folder.exists() for folder in left)
+
+
+def version_two(folder: Path, controllers: str, given_on: str) -> Path:
+    folder.mkdir()
+    (folder / "cgroup.controllers").write_text(f"{controllers}\n")
+    (folder / "cgroup.subtree_control").write_text(f"{given_on}\n")
+    return folder
+
+
+def test_in_the_second_version_the_servers_own_group_is_used_where_it_may_be(tmp_path: Path) -> None:
+    """The kernel of this test may have the first version only: here the files say what the second's would."""
+    find = control_groups._version_two  # pyright: ignore[reportPrivateUsage]
+    ready = version_two(tmp_path / "ready", "cpu memory pids", "memory pids")
+    assert find(ready, "/service") == ([ready], "")
+    new = version_two(tmp_path / "new", "cpu memory pids", "")
+    assert find(new, "/service") == ([new], "")
+    assert (new / "cgroup.subtree_control").read_text() == "+memory +pids"
+    poor = version_two(tmp_path / "poor", "cpu pids", "")
+    assert find(poor, "/service")[0] == []
+    assert "has not the controllers" in find(poor, "/service")[1]
+    full = version_two(tmp_path / "full", "memory pids", "")
+    (full / "cgroup.subtree_control").unlink()
+    (full / "cgroup.subtree_control").symlink_to("/proc/version")  # which nobody can write to
+    assert find(full, "/service")[0] == []
+    assert "Delegate=yes" in find(full, "/service")[1]
+
+
+async def test_a_process_joins_a_group_of_the_second_version_which_goes_when_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The real file system of the second version, without controllers where these are the first version's."""
+    mounts = [line.split() for line in (await anyio.Path("/proc/mounts").read_text()).splitlines()]
+    unified = [Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"]
+    if not unified or not os.access(unified[0], os.W_OK) or os.geteuid():
+        pytest.skip("no control groups of the second version that this user may change")
+    monkeypatch.setattr(control_groups, "CONTROLLERS", frozenset[str]())
+    groups = control_groups.ControlGroups(unified[:1], Limits())
+    group = groups.new()
+    async with await anyio.open_process(["sleep", "600"]) as process:
+        os.write(group.descriptors[0], str(process.pid).encode())
+        assert (group.folders[0] / "cgroup.procs").read_text().split() == [str(process.pid)]
+        group.close_descriptors()
+        group.release()
+        assert not group.remove()
+        process.kill()
+        await process.wait()
+    groups.close()
+    assert group.folders == []
+    assert not groups._own.folders  # pyright: ignore[reportPrivateUsage]
