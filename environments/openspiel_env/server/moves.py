@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import random
 import re
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pyspiel
@@ -17,8 +19,9 @@ from openspiel_env.server.games import Game
 
 MOST_LISTED_IN_A_SCHEMA = 64
 """Moves that a tool's schema lists: what a model reads of a tool stays short."""
-_SAMPLED_POSITIONS = 1000
-_PLAYER_MARK = re.compile(r"^(\[P\d+\]|p\d+:)")
+_SAMPLED_POSITIONS = 3000
+_SAMPLING_S = 3.0  # usual are 0.1; some games compute for seconds in a move
+_PLAYER_MARK = re.compile(r"^(\[P\d+\]|p\d+:|Player \d+ |player=\d+ move=)")
 
 _SQUARES = ("top left", "top", "top right", "left", "centre", "right", "bottom left", "bottom", "bottom right")
 
@@ -80,8 +83,8 @@ def move_text(game_name: str, state: Any, player: int, action: int) -> str:
 def listed_moves(game: Game) -> tuple[str, ...] | None:
     """The texts of all moves of a game, for a tool's schema; None where they are many, or depend on the position.
 
-    Whether they depend on it is found out by play: each text must be that of the first position wherever the move is
-    legal, in 1,000 positions of random matches. Where players have texts of their own, all players' are listed.
+    Whether they depend on it is found out by play: in some thousand positions of random matches each move must have
+    been legal, and have been called the same each time. Where players have texts of their own, all players' are listed.
     """
     if game.rules.num_distinct_actions() > MOST_LISTED_IN_A_SCHEMA:
         return None
@@ -91,20 +94,28 @@ def listed_moves(game: Game) -> tuple[str, ...] | None:
 @functools.lru_cache(maxsize=256)
 def _found_moves(name: str, rules: str) -> tuple[str, ...] | None:
     game = pyspiel.load_game(rules)
-    generator = random.Random(0)
-    first = game.new_initial_state()
+    # Only of moves that are legal: some games have no text for others, and one ends the process.
     texts: dict[tuple[int, int], str] = {}
-    try:
-        for player in range(game.num_players()):
-            for action in range(game.num_distinct_actions()):
-                texts[player, action] = move_text(name, first, player, action)
-    except (pyspiel.SpielError, IndexError, ValueError):  # of moves that this position does not have
+    until = time.monotonic() + _SAMPLING_S
+    for state, player, action in _sampled_choices(game):
+        if time.monotonic() > until:
+            return None
+        text = move_text(name, state, player, action)
+        if texts.setdefault((player, action), text) != text:
+            return None
+    if {action for _, action in texts} != set(range(game.num_distinct_actions())):
         return None
     for player in range(game.num_players()):
-        own = [texts[player, action] for action in range(game.num_distinct_actions())]
-        if len({" ".join(text.split()).casefold() for text in own}) != len(own):
+        own = [" ".join(text.split()).casefold() for (each, _), text in texts.items() if each == player]
+        if len(set(own)) != len(own):
             return None
-    state = first
+    return tuple(dict.fromkeys(texts[key] for key in sorted(texts)))
+
+
+def _sampled_choices(game: Any) -> Iterator[tuple[Any, int, int]]:
+    """Positions of random matches, each with every legal move of every player who is to choose."""
+    generator = random.Random(0)
+    state = game.new_initial_state()
     for _ in range(_SAMPLED_POSITIONS):
         if state.is_terminal():
             state = game.new_initial_state()
@@ -116,14 +127,13 @@ def _found_moves(name: str, rules: str) -> tuple[str, ...] | None:
         players = range(game.num_players()) if simultaneous else [state.current_player()]
         legal = {player: state.legal_actions(player) for player in players}
         for player, actions in legal.items():
-            if any(move_text(name, state, player, action) != texts[player, action] for action in actions):
-                return None
+            for action in actions:
+                yield state, player, action
         chosen = [generator.choice(actions) if actions else 0 for actions in legal.values()]
         if simultaneous:
             state.apply_actions(chosen)
         else:
             state.apply_action(chosen[0])
-    return tuple(dict.fromkeys(texts.values()))
 
 
 def fixed_move_id(game_name: str, word: str) -> int:

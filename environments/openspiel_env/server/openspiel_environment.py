@@ -211,7 +211,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
 
     @classmethod
     def prepare(cls, settings: MatchSettings) -> None:
-        """Import the server's own policies, and compute what policies compute once, in the calling thread.
+        """Import the server's own policies, and compute what is computed once, in the calling thread.
 
         Raises:
             ConfigurationError: The game cannot be played with these settings, or is too large for a policy.
@@ -220,6 +220,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             imported(name, path)
         for policy in policies_of(games.load(cls.GAME, settings.game_params), settings).values():
             policy.prepare()
+        cls(settings).offered_tools()
 
     @classmethod
     def list_tools(cls) -> list[Tool]:

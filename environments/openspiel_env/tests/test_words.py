@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -171,14 +172,35 @@ async def test_a_game_of_many_moves_has_one_tool_that_takes_the_move_as_text() -
     assert squares.input_schema["properties"]["move"]["enum"] == list(FIXED_MOVES["tic_tac_toe"])
 
 
-@pytest.mark.parametrize("name", ["catch", "tic_tac_toe", "kuhn_poker", "cliff_walking", "blackjack", "connect_four"])
+CHECKED = [
+    *("2048", "blackjack", "catch", "cliff_walking", "kuhn_poker", "tic_tac_toe"),  # the public environment's
+    *("backgammon", "battleship", "chess", "connect_four", "euchre", "go_fish", "goofspiel", "hanabi", "laser_tag"),
+    *("leduc_poker", "liars_dice", "matching_pennies_3p", "matrix_rps", "nim", "oshi_zumo", "phantom_ttt", "pig"),
+    *("repeated_game(stage_game=matrix_pd(),num_repetitions=3)", "misere(game=tic_tac_toe())"),
+]
+# A text that names no move is an invalid action, and is told as one; what begins alike for all seeds is no fault.
+NO_FAULTS = {"tool-raised", "seed-ignored"}
+
+
+@pytest.mark.parametrize("name", CHECKED)
 def test_the_environment_keeps_the_promises_of_its_contract(name: str) -> None:
     report = check_environment(
         environment_class(name),
         sample_actions=lambda seen, generator: {"action_id": generator.choice(seen.legal_actions)},  # pyright: ignore
+        seeds=(0, 1),
+        steps=8,
     )
-    # A text that names no move is an invalid action, and is told as one.
-    assert [finding.code for finding in report if finding.code not in ("tool-raised", "seed-ignored")] == []
+    assert [finding for finding in report if finding.code not in NO_FAULTS] == []
+
+
+@pytest.mark.parametrize(("name", "policy"), [("tic_tac_toe", "mcts:20"), ("kuhn_poker", "cfr:50")])
+def test_it_keeps_them_against_policies_that_compute(name: str, policy: str) -> None:
+    report = check_environment(
+        functools.partial(environment_class(name), MatchSettings(opponent_policy=policy)),
+        sample_actions=lambda seen, generator: {"action_id": generator.choice(seen.legal_actions)},  # pyright: ignore
+        seeds=(0, 1),
+    )
+    assert [finding for finding in report if finding.code not in NO_FAULTS] == []
 
 
 def test_the_contract_is_kept_by_tools_alone() -> None:
