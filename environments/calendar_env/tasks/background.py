@@ -48,7 +48,8 @@ def furnish(company: Company, *, meetings: int = 2) -> None:
     away = company.rng.choice(company.others)
     first = company.rng.choice(company.workdays(1, 12))
     company.world.event(
-        away.email, {"summary": "Out of office", "eventType": "outOfOffice", **all_day(first, company.rng.randint(1, 2))}
+        away.email,
+        {"summary": "Out of office", "eventType": "outOfOffice", **all_day(first, company.rng.randint(1, 2))},
     )
 
 
@@ -104,7 +105,9 @@ def _one_to_one(company: Company, lead: Person, member: Person) -> None:
         {
             "summary": f"{lead.name.split()[0]} / {member.name.split()[0]}",
             **timed(first, company.clock(10, 15), 30, lead.zone),
-            "recurrence": [rng.choice(("RRULE:FREQ=WEEKLY", "RRULE:FREQ=WEEKLY;INTERVAL=2", "RRULE:FREQ=WEEKLY;COUNT=20"))],
+            "recurrence": [
+                rng.choice(("RRULE:FREQ=WEEKLY", "RRULE:FREQ=WEEKLY;INTERVAL=2", "RRULE:FREQ=WEEKLY;COUNT=20"))
+            ],
             "attendees": [organizer(lead), invitation(company, member.email)],
         },
     )

@@ -23,7 +23,7 @@ CLOCK_CHANGES = tuple(
 )  # fmt: skip
 """Sundays on which clocks change in New York, Berlin and London, or Sydney."""
 
-_WEEKS_BACK, _WEEKS_AHEAD = 4, 32
+_WEEKS_BACK, _WEEKS_AHEAD = 4, 26
 
 
 class Company:
@@ -64,9 +64,7 @@ class Company:
         self.people = staff
         self.now = at(monday + timedelta(days=rng.randrange(3)), rng.choice(("07:30", "08:00", "08:15")), self.me.zone)
         origin = datetime(monday.year, monday.month, monday.day, tzinfo=timezone.utc) - timedelta(days=1)
-        self.world = World(
-            rng, (origin - timedelta(weeks=_WEEKS_BACK), origin + timedelta(weeks=_WEEKS_AHEAD))
-        )
+        self.world = World(rng, (origin - timedelta(weeks=_WEEKS_BACK), origin + timedelta(weeks=_WEEKS_AHEAD)))
         for person in staff:
             self.world.person(person)
         self.teams: dict[str, list[Person]] = {}
@@ -124,7 +122,9 @@ class Company:
             LookupError: There is none.
         """
         zone = self.me.zone
-        slots = [(day, f"{hour:02d}:{half}") for day in days for hour in range(first, last + 1) for half in ("00", "30")]
+        slots = [
+            (day, f"{hour:02d}:{half}") for day in days for hour in range(first, last + 1) for half in ("00", "30")
+        ]
         self.rng.shuffle(slots)
         for day, clock in slots:
             start = at(day, clock, zone).astimezone(timezone.utc)
@@ -141,7 +141,7 @@ class Company:
 
     def _person(self, name: str, team: str, zone: str, lead: str | None) -> Person:
         start, end = self.rng.choice((("09:00", "17:00"), ("09:00", "17:00"), ("08:00", "16:00"), ("09:30", "17:30")))
-        hours = {day: (start, end) for day in ("MO", "TU", "WE", "TH", "FR")}
+        hours = dict.fromkeys(("MO", "TU", "WE", "TH", "FR"), (start, end))
         if self.rng.random() < 0.15:
             hours["FR"] = (start, "14:00")
         title = self.rng.choice(tuple(words.TEAMS[team])) if lead else f"Head of {team}"
@@ -163,5 +163,3 @@ class Company:
                 features = tuple(sorted(rng.sample(words.FEATURES, rng.randint(1, 3))))
                 rooms.append(Room(f"room-{name.lower()}@{self.domain}", name, capacity, zone, features))
         return rooms
-
-

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Protocol
 
 from calendar_env.tasks.occurrences import Key
@@ -95,16 +94,11 @@ class Changed:
         difference.removed.discard(self.key)
         difference.added.discard(new_key)
         new = difference.after.occurrences[new_key]
-        # Guests of a new series are asked anew, whatever has changed of it.
-        other = {
-            name
-            for name in changed_fields(old, new) - {*self.wanted, *self.any_of, *self._loosely(set(new), new)}
-            if not (name.startswith(("guest ", "room ")) and name in old and name in new)
-        }
+        other = changed_fields(old, new) - {*self.wanted, *self.any_of, *self._loosely(set(new), new)}
         return self._share(new) * (0.5 if other else 1.0)
 
     def _loosely(self, names: set[str], new: Fields) -> list[str]:
-        # Guests are asked anew when the time changes. Who is struck off the list is not "asked anew".
+        # Rooms answer anew when the time changes, and so is the user asked anew.
         time = bool({"start", "end"} & self.wanted.keys())
         return [
             name
@@ -160,7 +154,7 @@ class New:
             wanted["calendar"] = self.calendar(difference)
         shares = {key: self._share(difference.after.occurrences[key], wanted) for key in difference.added}
         best = max(sorted(shares), key=lambda key: shares[key], default=None)
-        if best is None or shares[best] < 0.35:
+        if best is None or shares[best] == 0.0:
             return 0.0
         difference.added.discard(best)
         return shares[best]
@@ -175,11 +169,18 @@ class New:
         booked = {name: value for name, value in new.items() if name.startswith("room ")}
         right_room = len(booked) == 1 and _one_of(new, {f"room {email}": "accepted" for email in self.rooms})
         rest = {name: value for name, value in wanted.items() if name not in ("summary", "start", "end")}
-        shapes = {"visibility": "default", "transparency": "opaque", "status": "confirmed", "whole days": False}
-        others = [_as_wanted(new.get(name), value) for name, value in {**shapes, **rest}.items()]
-        terms = [(0.15, title), (0.3, when[0]), (0.15, when[1]), (0.2, right_guests), (0.1, all(others))]
-        terms.append((0.1, right_room if self.rooms else not booked))
-        return 1.0 if all(good for _, good in terms) else min(sum(w * good for w, good in terms), 0.95)
+        shapes = {"visibility": "default", "transparency": "opaque", "status": "confirmed", "eventType": "default"}
+        usual = {**shapes, "whole days": False}
+        others = [_as_wanted(new.get(name), value) for name, value in {**usual, **rest}.items()]
+        weights = _WEIGHTS_WITH_ROOM if self.rooms else _WEIGHTS
+        terms = (title, *when, right_guests, right_room if self.rooms else not booked, all(others))
+        return 1.0 if all(terms) else sum(weight * good for weight, good in zip(weights, terms, strict=True))
+
+
+_WEIGHTS = (0.1, 0.45, 0.15, 0.15, 0.05, 0.1)
+"""What of a new event counts how much: title, start, end, guests, no room, all else."""
+_WEIGHTS_WITH_ROOM = (0.1, 0.3, 0.1, 0.15, 0.3, 0.05)
+"""The same where a room is asked for."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,6 @@ class Mailed:
 def same_title(title: str) -> Callable[[Any], bool]:
     """Whether a title is that one, but for white space at its ends and capitals."""
     return lambda value: isinstance(value, str) and value.strip().casefold() == title.casefold()
-
 
 
 def _as_wanted(value: Any, wanted: Any) -> bool:

@@ -59,7 +59,8 @@ def occurrences(events: Mapping[str, Mapping[str, Any]], begin: datetime, end: d
     """All occurrences that overlap ``[begin, end)``, cancelled ones left out.
 
     Args:
-        events: Events by id in the API's shape; exceptions carry ``recurringEventId`` and ``originalStartTime``.
+        events: Events by id in the API's shape; exceptions are whole events that also carry ``recurringEventId`` and
+            ``originalStartTime``.
         begin: An aware time.
         end: An aware time.
     """
@@ -81,9 +82,7 @@ def occurrences(events: Mapping[str, Mapping[str, Any]], begin: datetime, end: d
             if start in own:
                 instance_id, exception = own[start]
                 if exception.get("status") != "cancelled":
-                    merged = {**event, **exception}
-                    merged.pop("recurrence", None)
-                    found.append(_occurrence((identifier, start.isoformat()), merged, instance_id))
+                    found.append(_occurrence((identifier, start.isoformat()), exception, instance_id))
                 continue
             whole = "date" in event["start"]
             instance_id = f"{identifier}_{start:%Y%m%d}" if whole else f"{identifier}_{start:%Y%m%dT%H%M%SZ}"

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from calendar_env.tasks.world import World
 
 Fields = dict[str, Any]
-"""An occurrence laid flat: "summary", "start", "guest ann@acme.example" (her answer), ...."""
+"""An occurrence laid flat: "summary", "start", "guest ann@acme.example", "room opal@acme.example" (its answer), ...."""
 
 _NOT_CONTENT = frozenset(
-    "attendees attendeesOmitted calendarId created creator end endTimeUnspecified etag hangoutLink htmlLink iCalUID id "
-    "kind organizer originalStartTime recurrence recurringEventId sequence start updated revision".split()
+    (
+        *("attendees", "calendarId", "created", "creator", "end", "etag", "iCalUID", "id", "kind", "organizer"),
+        *("originalStartTime", "recurrence", "recurringEventId", "sequence", "start", "updated"),
+    )
 )
 _DEFAULTS: Mapping[str, Any] = {
     "visibility": "default",
@@ -59,35 +61,48 @@ class Snapshot:
     identifiers: Mapping[Key, str]
 
 
-def snapshot(dump: Mapping[str, Any], horizon: tuple[datetime, datetime]) -> Snapshot:
-    """The content of a dump, of all that happens within the horizon."""
+def snapshot(dump: Mapping[str, Any], horizon: tuple[datetime, datetime], user: str) -> Snapshot:
+    """The content of a dump, of all that happens within the horizon; only the user's own answers are of interest."""
     rooms = frozenset(name for name, row in dump["calendars"].items() if row.get("kind") == "room")
     found = occurrences(dump["events"], *horizon)
     rows = {(table, name): row for table in _TABLES for name, row in dump[table].items()}
     mail = tuple((each["kind"], each["eventId"], each["recipient"]) for each in dump["notifications"])
     return Snapshot(
-        {each.key: laid_flat(each, rooms) for each in found}, rows, mail, {each.key: each.identifier for each in found}
+        {each.key: laid_flat(each, user, rooms) for each in found},
+        rows,
+        mail,
+        {each.key: each.identifier for each in found},
     )
 
 
-def preview(world: World) -> Snapshot:
+def preview(world: World, user: str) -> Snapshot:
     """The occurrences of a world that is in no store yet; rooms look like guests."""
     found = world.occurrences()
-    return Snapshot({each.key: laid_flat(each) for each in found}, {}, (), {each.key: each.identifier for each in found})
+    return Snapshot(
+        {each.key: laid_flat(each, user) for each in found}, {}, (), {each.key: each.identifier for each in found}
+    )
 
 
-def laid_flat(occurrence: Occurrence, rooms: Iterable[str] = ()) -> Fields:
-    """The fields of an occurrence."""
+def laid_flat(occurrence: Occurrence, user: str, rooms: Iterable[str] = ()) -> Fields:
+    """The fields of an occurrence.
+
+    Other people's answers are not among them: they fall back to none when a meeting moves, and nobody answers for others.
+    """
     event = occurrence.event
     fields: Fields = {**_DEFAULTS, **{name: value for name, value in event.items() if name not in _NOT_CONTENT}}
     fields["calendar"] = event["calendarId"]
     fields["whole days"] = occurrence.whole_days
     fields["start"], fields["end"] = occurrence.start, occurrence.end
     for guest in event.get("attendees", ()):
+        if guest.get("own"):
+            fields[f"own settings of {guest['email']}"] = guest["own"]
         if guest["email"] == event["calendarId"] and guest["email"] not in rooms:
             continue  # the organizer's own entry says nothing
-        kind = "room" if guest["email"] in rooms else "guest"
-        fields[f"{kind} {guest['email']}"] = guest.get("responseStatus", "needsAction")
+        answer = guest.get("responseStatus", "needsAction")
+        if guest["email"] in rooms:
+            fields[f"room {guest['email']}"] = answer
+        else:
+            fields[f"guest {guest['email']}"] = answer if guest["email"] == user else "invited"
         if guest.get("optional"):
             fields[f"optional {guest['email']}"] = True
     return fields

@@ -64,8 +64,8 @@ class GeneratedTask:
 
     def score(self, before: CalendarStore, after: CalendarStore, message: str) -> Score:
         """What the final calendars, and the last message, are worth."""
-        old = snapshot(before.dump(), self._world.horizon)
-        new = snapshot(after.dump(), self._world.horizon)
+        old = snapshot(before.dump(), self._world.horizon, self.acting_user)
+        new = snapshot(after.dump(), self._world.horizon, self.acting_user)
         return scored(self._goal(old), Difference(old, new), message, quiet=self._quiet)
 
 

@@ -38,6 +38,7 @@ class World:
         self._rng = rng
         self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self._zones: dict[str, str] = {}
+        self._spans: dict[str, list[Span]] = {}
         self._expanded: list[Occurrence] | None = None
 
     def seed(self, store: CalendarStore) -> None:
@@ -104,14 +105,9 @@ class World:
     def exception(self, event_id: str, original: datetime, changes: Body) -> None:
         """Change or cancel (``{"status": "cancelled"}``) the instance of a series that starts at a local time."""
         start = {"dateTime": original.isoformat()}
-        self.events[f"{event_id}_{moment(start):%Y%m%dT%H%M%SZ}"] = {
-            "status": "confirmed",
-            **{name: self.events[event_id][name] for name in ("attendees",) if name in self.events[event_id]},
-            **changes,
-            "calendarId": self.events[event_id]["calendarId"],
-            "recurringEventId": event_id,
-            "originalStartTime": start,
-        }
+        master = {name: value for name, value in self.events[event_id].items() if name != "recurrence"}
+        exception = {**master, **changes, "recurringEventId": event_id, "originalStartTime": start}
+        self.events[f"{event_id}_{moment(start):%Y%m%dT%H%M%SZ}"] = exception
         self._record("add_exception", event_id, original.replace(tzinfo=None).isoformat(), changes)
 
     def occurrences(self) -> list[Occurrence]:
@@ -126,7 +122,10 @@ class World:
 
     def busy(self, email: str) -> list[Span]:
         """When that person or room is busy."""
-        return busy_spans(self.occurrences(), email, self._zones[email])
+        found = self.occurrences()
+        if email not in self._spans:
+            self._spans[email] = busy_spans(found, email, self._zones[email])
+        return self._spans[email]
 
     def free(self, emails: Iterable[str], start: datetime, end: datetime) -> bool:
         """Whether all of them are free in ``[start, end)``."""
@@ -134,6 +133,7 @@ class World:
 
     def _record(self, name: str, *positional: Any, **named: Any) -> None:
         self._expanded = None
+        self._spans.clear()
         self._calls.append((name, positional, named))
 
 

@@ -66,7 +66,8 @@ def _count(rng: random.Random, level: str) -> Draft:
         )
     )
     request += (
-        " Count every event with a start time in my own calendar that I have not declined; all-day events do not count. "
+        " Count every event with a start time in my own calendar that I have not declined; all-day events do not "
+        "count. "
         "Answer with the number alone, as the message of finish."
     )
     return _asked(company, request, {"kind": "count", "day": day, "zone": company.me.zone}, number_in, value)
@@ -106,12 +107,15 @@ def _hours(rng: random.Random, level: str) -> Draft:
     request = rng.choice(
         (
             f"How many hours of meetings do I have from {say_day(rng, first)} to {say_day(rng, last)}, both included?",
-            f"Add up the hours that I spend in meetings in the week from {say_day(rng, first)} to {say_day(rng, last)}.",
+            f"Add up the hours that I spend in meetings in the week from {say_day(rng, first)} to "
+            f"{say_day(rng, last)}.",
         )
     )
     request += (
-        " Count every event with a start time in my own calendar that blocks my time and that I have not declined, each in "
-        "full, also where two overlap. Answer with the number of hours alone, in decimals (such as 7.25), as the message "
+        " Count every event with a start time in my own calendar that blocks my time and that I have not "
+        "declined, each in "
+        "full, also where two overlap. Answer with the number of hours alone, in decimals (such as 7.25), as the "
+        "message "
         "of finish."
     )
     spec = {"kind": "hours", "first": first, "last": last, "zone": company.me.zone}
@@ -132,7 +136,8 @@ def _longest_gap(rng: random.Random, level: str) -> Draft:
     request = rng.choice(
         (
             f"What is my longest stretch of free time within my working hours on {say_day(rng, day)}, in minutes?",
-            f"How many minutes is the longest gap without anything that blocks my time on {say_day(rng, day)}, within my "
+            f"How many minutes is the longest gap without anything that blocks my time on {say_day(rng, day)}, "
+            "within my "
             "working hours?",
         )
     )
@@ -159,10 +164,17 @@ def _first_slot(rng: random.Random, level: str) -> Draft:
         )
     )
     request += (
-        " It must lie within everyone's working hours in their own zones and start on a full or half hour. Book nothing; "
+        " It must lie within everyone's working hours in their own zones and start on a full or half hour. Book "
+        "nothing; "
         "answer with the start on my clock alone, as YYYY-MM-DD HH:MM, as the message of finish."
     )
-    spec = {"kind": "slot", "guests": [each.name for each in people], "minutes": minutes, "begin": begin, "zone": me.zone}
+    spec = {
+        "kind": "slot",
+        "guests": [each.name for each in people],
+        "minutes": minutes,
+        "begin": begin,
+        "zone": me.zone,
+    }
     return _asked(company, request, spec, moment_in, f"{start:%Y-%m-%d %H:%M}")
 
 
@@ -184,14 +196,17 @@ def _busiest(rng: random.Random, level: str) -> Draft:
     names = say_list([each.name for each in people])
     request = rng.choice(
         (
-            f"Of {names}: how many minutes is the busiest of them blocked on {say_day(rng, day)} (my day, from midnight to "
+            f"Of {names}: how many minutes is the busiest of them blocked on {say_day(rng, day)} (my day, from "
+            "midnight to "
             "midnight)?",
-            f"Look at {names} on {say_day(rng, day)}, from midnight to midnight here. For how many minutes is the one who is "
+            f"Look at {names} on {say_day(rng, day)}, from midnight to midnight here. For how many minutes is the "
+            "one who is "
             "blocked longest blocked?",
         )
     )
     request += (
-        " Go by free/busy; where things overlap, time counts once. Answer with the number of minutes alone, as the message "
+        " Go by free/busy; where things overlap, time counts once. Answer with the number of minutes alone, as "
+        "the message "
         "of finish."
     )
     spec = {"kind": "busiest", "guests": [each.name for each in people], "day": day, "zone": me.zone}

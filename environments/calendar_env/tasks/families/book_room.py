@@ -1,4 +1,4 @@
-"""Set up a meeting with guests in a room: a named one, any that fits and is free, or the smallest with what is needed."""
+"""Set up a meeting with guests in a room: a named one, any that fits, or the smallest with what is needed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def draft(rng: random.Random, level: str) -> Draft:
     when = f"{say_day(rng, day)} at {say_clock(rng, clock)}"
     request = rng.choice(
         (
-            f'Set up "{spec["title"]}" with {say_list(spec["guests"])} on {when} for {say_length(rng, minutes)}, {place}.',
+            f'Set up "{spec["title"]}" with {say_list(spec["guests"])} on {when} for {say_length(rng, minutes)}, '
+            f"{place}.",
             f'Invite {say_list(spec["guests"])} to "{spec["title"]}", {when}, {minutes} minutes, {place}.',
         )
     )
@@ -81,7 +82,9 @@ def occupy(company: Company, rooms: list[Room], start: Any, minutes: int) -> Non
     for room in rooms:
         host = company.rng.choice(company.others)
         local = start.astimezone(start.tzinfo)
-        begin = (local.astimezone(timezone.utc) - timedelta(minutes=company.rng.choice((0, 15)))).astimezone(start.tzinfo)
+        begin = (local.astimezone(timezone.utc) - timedelta(minutes=company.rng.choice((0, 15)))).astimezone(
+            start.tzinfo
+        )
         company.world.event(
             host.email,
             {

@@ -27,7 +27,13 @@ def draft(rng: random.Random, level: str) -> Draft:
         if occurrence.key[0] in series
     ]
     local = {each.key: each.start.astimezone(company.now.tzinfo).date() for each in dates}
-    spec: dict[str, Any] = {"titles": titles, "level": level, "zone": company.me.zone, "tell": False}
+    spec: dict[str, Any] = {
+        "titles": titles,
+        "level": level,
+        "zone": company.me.zone,
+        "tell": False,
+        "today": company.today(),
+    }
     if level == "easy":
         day = rng.choice([day for day in local.values() if day > company.today() + timedelta(days=1)][:6])
         gone = [key for key, each in local.items() if each == day]
@@ -46,9 +52,11 @@ def draft(rng: random.Random, level: str) -> Draft:
         spec |= {"days": [first + timedelta(days=n) for n in range((last - first).days + 1)], "tell": True}
         request = rng.choice(
             (
-                f'I am away from {say_day(rng, first)} to {say_day(rng, last)} (both included). Cancel "{titles[0]}" and '
+                f"I am away from {say_day(rng, first)} to {say_day(rng, last)} (both included). Cancel "
+                f'"{titles[0]}" and '
                 f'"{titles[1]}" on those days, and let the guests know by mail. The series themselves go on.',
-                f'Between {say_day(rng, first)} and {say_day(rng, last)}, these days included, neither "{titles[0]}" nor '
+                f"Between {say_day(rng, first)} and {say_day(rng, last)}, these days included, neither "
+                f'"{titles[0]}" nor '
                 f'"{titles[1]}" takes place. Please cancel these meetings only and mail the guests about it.',
             )
         )

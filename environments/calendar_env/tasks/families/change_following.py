@@ -55,7 +55,8 @@ def draft(rng: random.Random, level: str) -> Draft:
     request = rng.choice(
         (
             f'From {say_day(rng, day)} on, "{title}" starts at {say_clock(rng, new_clock)}.',
-            f'Beginning with {say_day(rng, day)}, all further meetings of "{title}" are at {say_clock(rng, new_clock)}.',
+            f'Beginning with {say_day(rng, day)}, all further meetings of "{title}" are at '
+            f"{say_clock(rng, new_clock)}.",
             f'Please change "{title}": as of {say_day(rng, day)} and for all dates after it, it is at '
             f"{say_clock(rng, new_clock)}.",
         )
@@ -64,7 +65,9 @@ def draft(rng: random.Random, level: str) -> Draft:
     if level == "medium":
         request += f' From then on it is called "{new_title}".'
     if level == "hard":
-        request += f" From then on it takes {new_minutes} minutes; {guests[0].name} leaves it and {guests[2].name} joins."
+        request += (
+            f" From then on it takes {new_minutes} minutes; {guests[0].name} leaves it and {guests[2].name} joins."
+        )
     else:
         request += f" It still takes {minutes} minutes."
     request += " Meetings before that date stay exactly as they are, and the series ends when it did before."
@@ -78,7 +81,7 @@ def draft(rng: random.Random, level: str) -> Draft:
         if new_title != title:
             wanted["summary"] = new_title
         if level == "hard":
-            wanted |= {f"guest {guests[0].email}": None, f"guest {guests[2].email}": "needsAction"}
+            wanted |= {f"guest {guests[0].email}": None, f"guest {guests[2].email}": "invited"}
         parts.append(Changed("a meeting", key, wanted))
     goal = [(1.0, Each("the meetings from then on", parts))]
     return Draft(company, request, spec, lambda before: goal)

@@ -31,7 +31,8 @@ def draft(rng: random.Random, level: str) -> Draft:
         request = rng.choice(
             (
                 f'"{titles[0]}" is in my calendar more than once on {say_day(rng, day)}. Please leave one of them.',
-                f"By mistake I have entered {titles[0]} several times on {say_day(rng, day)}. Remove the copies, one stays.",
+                f"By mistake I have entered {titles[0]} several times on {say_day(rng, day)}. Remove the copies, "
+                "one stays.",
             )
         )
         return Draft(company, request, spec, lambda before: goal)
@@ -50,13 +51,14 @@ def draft(rng: random.Random, level: str) -> Draft:
             _entry(company, title, day, clock, 1, minutes=90)
     request = rng.choice(
         (
-            f"My calendar has duplicates in the week from {say_day(rng, days[0])} (Monday to Friday).",
+            f"My calendar has duplicates in the week from {say_day(rng, days[0])} on, Monday to Friday.",
             f"Please clean up the duplicates in my own calendar between {say_day(rng, days[0])} and "
             f"{say_day(rng, days[-1])}, both included.",
         )
     )
     request += (
-        " Events that I organise are duplicates of one another if they have the same title (capitals do not matter), the "
+        " Events that I organise are duplicates of one another if they have the same title (capitals do not "
+        "matter), the "
         "same start and the same end. Of each such set keep the one with the most guests and remove the others."
     )
     return Draft(company, request, spec, lambda before: goal)

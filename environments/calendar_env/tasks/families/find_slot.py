@@ -57,7 +57,8 @@ def draft(rng: random.Random, level: str) -> Draft:
         (
             f'Find the first slot from tomorrow on when {names} and I are all free, and set up "{spec["title"]}" there '
             f"for {length} with all of us.",
-            f'Please schedule "{spec["title"]}" ({length}) with {names} as early as possible, tomorrow at the earliest. '
+            f'Please schedule "{spec["title"]}" ({length}) with {names} as early as possible, tomorrow at the '
+            "earliest. "
             "Everybody, me too, must be free.",
             f'{names} and I need {length} together for "{spec["title"]}". Book the earliest time at which nobody is '
             "busy, beginning with tomorrow.",

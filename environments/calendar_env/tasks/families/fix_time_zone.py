@@ -22,18 +22,26 @@ def draft(rng: random.Random, level: str) -> Draft:
     own = rng.choice(sorted(CITIES))
     meant = rng.choice([zone for zone in CITIES if zone != own])
     company = running_company(rng, level, (own, meant))
-    me, city = company.me, CITIES[meant]
+    city = CITIES[meant]
     guest = next(each for each in company.others if each.zone == meant)
-    spec: dict[str, Any] = {"level": level, "zone": meant, "own_zone": own, "tag": f"[{city}]"}
+    spec: dict[str, Any] = {
+        "level": level,
+        "zone": meant,
+        "own_zone": own,
+        "tag": f"[{city}]",
+        "today": company.today(),
+    }
     if level == "easy":
         title, day, clock = company.title(), rng.choice(company.workdays(2, 20)), company.clock()
         event = _wrong(company, title, day, clock, guest.email)
         spec |= {"title": title, "day": day}
         request = rng.choice(
             (
-                f'"{title}" on {say_day(rng, day)} is in my calendar at {clock} {CITIES[own]} time, but {clock} in {city} was '
+                f'"{title}" on {say_day(rng, day)} is in my calendar at {clock} {CITIES[own]} time, but {clock} '
+                f"in {city} was "
                 "meant. Please correct it.",
-                f'I entered "{title}" ({say_day(rng, day)}) for {clock} here, when {guest.name} meant {clock} {city} time on '
+                f'I entered "{title}" ({say_day(rng, day)}) for {clock} here, when {guest.name} meant {clock} '
+                f"{city} time on "
                 "that day. Please put it right.",
             )
         )
@@ -48,9 +56,11 @@ def draft(rng: random.Random, level: str) -> Draft:
             _wrong(company, title, rng.choice(company.workdays(2, 20)), company.clock(), guest.email)
         request = rng.choice(
             (
-                f"All my events from tomorrow on with [{city}] in the title were entered with the right date and time of day, "
+                f"All my events from tomorrow on with [{city}] in the title were entered with the right date and "
+                "time of day, "
                 f"but on the clock of {CITIES[own]}. They are meant on that of {city}.",
-                f"From tomorrow on, events of mine marked [{city}] stand at {CITIES[own]} time. The same dates and times of "
+                f"From tomorrow on, events of mine marked [{city}] stand at {CITIES[own]} time. The same dates "
+                "and times of "
                 f"day were meant in {city} time. Please correct them all.",
             )
         )
@@ -61,13 +71,17 @@ def draft(rng: random.Random, level: str) -> Draft:
         spec |= {"title": title, "first": first}
         request = rng.choice(
             (
-                f'The series "{title}" (first on {say_day(rng, first)}) was set up at {clock} {CITIES[own]} time. It should be '
+                f'The series "{title}" (first on {say_day(rng, first)}) was set up at {clock} {CITIES[own]} time. '
+                "It should be "
                 f"at {clock} {city} time.",
-                f'"{title}", a series from {say_day(rng, first)} on, follows the clock of {CITIES[own]} by mistake; {clock} in '
+                f'"{title}", a series from {say_day(rng, first)} on, follows the clock of {CITIES[own]} by '
+                f"mistake; {clock} in "
                 f"{city} was meant.",
             )
         )
-        request += f" All its dates must be at {clock} in {city}, also after clocks change there or here."
+        request += (
+            f" All its dates stay, and on each it must be {clock} in {city}, also after clocks change there or here."
+        )
         goal = [(1.0, _corrected(company, event, meant, "the series"))]
     return Draft(company, request + " Lengths and guests stay.", spec, lambda before: goal)
 

@@ -42,7 +42,8 @@ def draft(rng: random.Random, level: str) -> Draft:
             (
                 f'Move the event "{project} budget talk" of {say_day(rng, day)} from my calendar to the calendar '
                 f'"{project} team".',
-                f'"{project} budget talk" on {say_day(rng, day)} belongs into the calendar "{project} team". Please move it '
+                f'"{project} budget talk" on {say_day(rng, day)} belongs into the calendar "{project} team". '
+                "Please move it "
                 "there from mine.",
             )
         )
@@ -70,13 +71,15 @@ def draft(rng: random.Random, level: str) -> Draft:
         )
         request += (
             f' Move all meetings from tomorrow on that I organise, whose title begins with "{project}" and to which '
-            f"{heir.name} is invited, from my calendar to {heir.name}'s own calendar, so that they become the organizer. "
+            f"{heir.name} is invited, from my calendar to {heir.name}'s own calendar, so that they become the "
+            "organizer. "
             "I may write to that calendar. A series is moved as a whole. Leave all others where they are."
         )
     else:
         request = rng.choice(
             (
-                f'All events from tomorrow on in my calendar whose title begins with "{project}" shall move to the calendar '
+                f'All events from tomorrow on in my calendar whose title begins with "{project}" shall move to '
+                "the calendar "
                 f'"{project} team".',
                 f'Please move everything of mine that begins with "{project}", from tomorrow on, to the calendar '
                 f'"{project} team". Leave the rest.',

@@ -87,7 +87,8 @@ def draft(rng: random.Random, level: str) -> Draft:
         request += " It keeps its room."
     if level == "hard":
         request += (
-            f" Its room is taken then: give it another room in {me.city} instead, one that is free and holds all who are "
+            f" Its room is taken then: give it another room in {me.city} instead, one that is free and holds all "
+            "who are "
             f"on it, me included ({len(guests) + 1} people)."
         )
     goal: Goal = [(0.8, Changed("the meeting", (event, ""), wanted, any_of))]

@@ -31,7 +31,11 @@ def draft(rng: random.Random, level: str) -> Draft:
     _fill(company, days, own={"easy": 0, "medium": 2, "hard": 2}[level])
     title = rng.choice(("Out of office", "Away", "On leave", "Annual leave"))
     spec: dict[str, Any] = {"title": title, "first": first, "last": last, "zone": me.zone, "level": level}
-    when = f"on {say_day(rng, first)}" if length == 1 else f"from {say_day(rng, first)} to {say_day(rng, last)}, both included"
+    when = (
+        f"on {say_day(rng, first)}"
+        if length == 1
+        else f"from {say_day(rng, first)} to {say_day(rng, last)}, both included"
+    )
     request = rng.choice(
         (
             f"I am out of the office {when}.",
@@ -40,14 +44,17 @@ def draft(rng: random.Random, level: str) -> Draft:
         )
     )
     request += (
-        f' Enter one all-day event "{title}" of type outOfOffice over that time in my calendar, and decline every meeting '
-        "then to which others have invited me and that I have not declined yet (of series only the meetings in that time)."
+        f' Enter one all-day event "{title}" of type outOfOffice over that time in my calendar, and decline every '
+        "meeting "
+        "then to which others have invited me and that I have not declined yet (of series only the meetings in "
+        "that time)."
     )
     if level == "medium":
         request += " Cancel the meetings with guests that I organise myself in that time."
     if level == "hard":
         request += (
-            " Meetings with guests that I organise myself in that time are put off by exactly one week: same weekday and "
+            " Meetings with guests that I organise myself in that time are put off by exactly one week: same "
+            "weekday and "
             "time, seven days later."
         )
     request += " Leave everything else in my calendar alone."
@@ -55,7 +62,7 @@ def draft(rng: random.Random, level: str) -> Draft:
     def goal(before: Snapshot) -> Goal:
         return _goal(before, company, spec)
 
-    if not goal(preview(company.world)):
+    if not goal(preview(company.world, me.email)):
         raise LookupError("Nothing to do.")
     return Draft(company, request, spec, goal)
 
@@ -112,4 +119,3 @@ def _fill(company: Company, days: list[date], own: int) -> None:
         world.event(me.email, {**body, "attendees": attendees})
     body = {"summary": "Write report", **timed(rng.choice(days), company.clock(), 60, me.zone)}
     world.event(me.email, body)
-

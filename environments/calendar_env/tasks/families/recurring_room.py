@@ -56,14 +56,16 @@ def draft(rng: random.Random, level: str) -> Draft:
         names = say_list(spec["guests"])
         request = rng.choice(
             (
-                f'Set up a weekly series "{title}" with {names}: {NUMBERS[weeks]} times, the first on {say_day(rng, first)} at '
+                f'Set up a weekly series "{title}" with {names}: {NUMBERS[weeks]} times, the first on '
+                f"{say_day(rng, first)} at "
                 f"{say_clock(rng, clock)}, {minutes} minutes.",
                 f'I want a series "{title}" with {names}, weekly from {say_day(rng, first)} on, {weeks} times, at '
                 f"{say_clock(rng, clock)} for {minutes} minutes.",
             )
         )
         request += (
-            f" Book one room in {me.city} for it: the smallest that holds {seats} people or more and is free on every date."
+            f" Book one room in {me.city} for it: the smallest that holds {seats} people or more and is free on "
+            "every date."
         )
         parts = [_new(company, spec, day, [each.email for each in guests], fit[0]) for day in dates]
         goal = [(1.0, Each("the meetings", parts))]
@@ -82,9 +84,11 @@ def draft(rng: random.Random, level: str) -> Draft:
         allowed = fit
         request = rng.choice(
             (
-                f'My series "{title}" has no room yet. Book one room in {me.city} for the whole series, any that holds at least '
+                f'My series "{title}" has no room yet. Book one room in {me.city} for the whole series, any that '
+                "holds at least "
                 f"{seats} people and is free on every date.",
-                f'Find a room in {me.city} for {seats} people or more that is free at all dates of "{title}" (a series of '
+                f'Find a room in {me.city} for {seats} people or more that is free at all dates of "{title}" (a '
+                "series of "
                 "mine), and book it for the series.",
             )
         )

@@ -45,9 +45,10 @@ def draft(rng: random.Random, level: str) -> Draft:
     spec |= {"first": monday, "last": monday + timedelta(days=4)}
     request = rng.choice(
         (
-            f"Please answer the invitations of the week from {say_day(rng, monday)} (Monday to Friday) that I have not "
-            "answered yet.",
-            f"I have open invitations in the week that begins on {say_day(rng, monday)}, Monday to Friday. Please reply to "
+            f"Please answer the invitations of the five days from {say_day(rng, monday)} on, Monday to Friday, that I "
+            "have not answered yet.",
+            f"I have open invitations in the week that begins on {say_day(rng, monday)}, Monday to Friday. Please "
+            "reply to "
             "all that still wait for an answer.",
         )
     )
@@ -58,12 +59,15 @@ def draft(rng: random.Random, level: str) -> Draft:
         )
     else:
         request += (
-            f" Use the first rule that applies. 1. What my manager invites me to I accept. 2. What overlaps with something "
+            " Use the first rule that applies. 1. What my manager invites me to I accept. 2. What overlaps with "
+            "something "
             "in my calendar that makes me busy and that I have not declined (other open invitations aside) I decline. "
             "3. What does not lie within my working hours is tentative. 4. All else I accept."
         )
-    goal = [(1.0, Changed(f"reply {n + 1}", (event, ""), {f"guest {me.email}": answer})) for n, (event, answer) in
-            enumerate(answers.items())]
+    goal = [
+        (1.0, Changed(f"reply {n + 1}", (event, ""), {f"guest {me.email}": answer}))
+        for n, (event, answer) in enumerate(answers.items())
+    ]
     return Draft(company, request, spec, lambda before: goal)
 
 
@@ -81,12 +85,14 @@ def _invite(company: Company, title: str, host: Person, day: date, clock: str, r
 
 def _week(company: Company, monday: date, level: str) -> Mapping[str, str]:
     """Open invitations all over the week, no two of which overlap; and how each is to be answered."""
-    rng, me, world = company.rng, company.me, company.world
+    rng, me = company.rng, company.me
     manager = next(each for each in company.others if each.email == me.manager)
     peers = [each for each in company.others if each is not manager]
     days = [monday + timedelta(days=n) for n in range(5)]
     events: list[tuple[str, datetime, bool]] = []
-    kinds = ["free", "busy", "free", "busy"] if level == "medium" else ["free", "busy", "late", "manager", "manager busy"]
+    kinds = (
+        ["free", "busy", "free", "busy"] if level == "medium" else ["free", "busy", "late", "manager", "manager busy"]
+    )
     for kind, day in zip(kinds, rng.sample(days, len(kinds)), strict=True):
         if kind == "late":
             clock = rng.choice(("18:00", "18:30", "07:00"))
@@ -95,7 +101,9 @@ def _week(company: Company, monday: date, level: str) -> Mapping[str, str]:
         host = manager if "manager" in kind else rng.choice(peers)
         if "busy" in kind:
             other = rng.choice([each for each in peers if each is not host])
-            _invite(company, company.title(), other, day, _half_an_hour_on(clock), rng.choice(("accepted", "tentative")))
+            _invite(
+                company, company.title(), other, day, _half_an_hour_on(clock), rng.choice(("accepted", "tentative"))
+            )
         elif kind == "free" and rng.random() < 0.5:
             _invite(company, company.title(), rng.choice(peers), day, clock, "declined")
         event = _invite(company, company.title(), host, day, clock)

@@ -43,7 +43,9 @@ def draft(rng: random.Random, level: str) -> Draft:
             lost = _invitation(company, lose, day, _later(clock, later), crowd[4:])
         else:
             hosts = company.colleagues(2)
-            customer = f"{rng.choice(('sales', 'office', 'team'))}@{rng.choice(words.CUSTOMERS).split()[0].lower()}.example"
+            customer = (
+                f"{rng.choice(('sales', 'office', 'team'))}@{rng.choice(words.CUSTOMERS).split()[0].lower()}.example"
+            )
             _invitation(company, keep, day, clock, hosts[:1], customer)
             if index == own_pair:
                 lost = _own(company, lose, day, _later(clock, later), hosts[1])

@@ -88,9 +88,11 @@ def _move(company: Company) -> Draft:
     rng.shuffle(told)
     request = rng.choice(
         (
-            f"Move these meetings of {say_day(rng, day)} to {say_clock(rng, clock)} on the same day, each as long as before: "
+            f"Move these meetings of {say_day(rng, day)} to {say_clock(rng, clock)} on the same day, each as long "
+            "as before: "
             f"{say_list(told)}.",
-            f"{say_list(told)} (all on {say_day(rng, day)}) shall start at {say_clock(rng, clock)} that day instead. Lengths "
+            f"{say_list(told)} (all on {say_day(rng, day)}) shall start at {say_clock(rng, clock)} that day "
+            "instead. Lengths "
             "stay.",
         )
     )
@@ -115,7 +117,7 @@ def _share_and_rename(company: Company) -> Draft:
     owned = world.calendar(f"c_{world.identifier(16)}@group.calendar", names[0], me.email, zone=me.zone)
     writable = _shared(company, names[1], "writer")
     readable = _shared(company, names[2], "reader", by_group=True)
-    person = rng.choice([each for each in company.others])
+    person = rng.choice(company.others)
     day, titles = rng.choice(company.workdays(2, 15)), company.titles(3)
     events = [
         _event(company, calendar, title, day, company.clock())
@@ -127,7 +129,8 @@ def _share_and_rename(company: Company) -> Draft:
     told = say_list([f'"{titles[n]}" in "{names[n]}"' for n in order])
     request = rng.choice(
         (
-            f"{person.name} needs to see all details, without changing anything, of the calendars {calendars}. Share them.",
+            f"{person.name} needs to see all details, without changing anything, of the calendars {calendars}. "
+            "Share them.",
             f"Please share the calendars {calendars} with {person.name}, who shall see all details and change nothing.",
         )
     )

@@ -91,7 +91,8 @@ def _audit(company: Company) -> Draft:
         )
     )
     request += (
-        f" {names} may add and change events, but not manage the sharing. The group of the {team} team ({group}) may see "
+        f" {names} may add and change events, but not manage the sharing. The group of the {team} team ({group}) "
+        "may see "
         "all details and change nothing. I stay the owner. Remove every other rule, also the public one."
     )
     spec: dict[str, Any] = {

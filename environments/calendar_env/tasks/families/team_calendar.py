@@ -41,7 +41,9 @@ def draft(rng: random.Random, level: str) -> Draft:
         team = company.teams[group][0].team
         spec["shared"].append(("group", group, "reader"))
         shared[f"group:{group}"] = "reader"
-        request += f" The group of the {team} team ({group}) shall be able to see its events in full, but not change them."
+        request += (
+            f" The group of the {team} team ({group}) shall be able to see its events in full, but not change them."
+        )
         editors = company.colleagues(1 if level == "medium" else 2)
         for person in editors:
             spec["shared"].append(("user", person.name, "writer"))

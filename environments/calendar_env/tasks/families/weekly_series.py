@@ -53,7 +53,8 @@ def draft(rng: random.Random, level: str) -> Draft:
             (
                 f'Set up a weekly meeting "{title}" with {who}: every {names} at {start}, {minutes} minutes, '
                 f"{NUMBERS[count]} times, the first one on {say_day(rng, first)}.",
-                f'I want to meet {who} every {names} at {start} for {minutes} minutes, beginning on {say_day(rng, first)}, '
+                f"I want to meet {who} every {names} at {start} for {minutes} minutes, beginning on "
+                f"{say_day(rng, first)}, "
                 f'{count} meetings in all. Please make it a series "{title}".',
             )
         )
@@ -75,7 +76,7 @@ def draft(rng: random.Random, level: str) -> Draft:
             spec["skip"] = skip = sorted(rng.sample(dates[1:], 2))
             request += f" Leave out {say_day(rng, skip[0])} and {say_day(rng, skip[1])}."
         else:
-            request += f" It stays at that time in {CITIES[zone]} also when clocks change."
+            request += f" Dates and times are those of {CITIES[zone]}, also when clocks change there or here."
             calendar, holidays = public_holidays(company)
             skip = [day for day in dates if day in holidays]
             if not skip or first in skip:
