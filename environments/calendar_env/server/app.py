@@ -1,6 +1,6 @@
 """The app that serves calendars: ``uvicorn calendar_env.server.app:app``.
 
-``CALENDAR_TOOLS`` ("all", or "core" for fewer tools), ``CALENDAR_MAX_STEPS`` and ``CALENDAR_REWARD`` ("task" or "public")
+``CALENDAR_TOOLS`` ("all", or "core" for fewer tools), ``CALENDAR_MAX_STEPS`` and ``CALENDAR_REWARD`` ("task", "public")
 in the environment variables say how episodes are played, and ``MAX_CONCURRENT_ENVS`` limits the sessions of one
 process; a session holds about a quarter of a megabyte.
 """

@@ -53,8 +53,10 @@ def invited(tables: Tables, event: Event, entries: list[dict[str, Any]], answeri
             given["comment"] = before.data["comment"]
         else:
             given.pop("comment", None)
-        row = tables.row("SELECT 1 FROM calendars WHERE id = ? AND kind = 'room' AND deleted = 0", (email,))
-        room = {"resource": True} if row is not None else {}
+        row = tables.row("SELECT kind FROM calendars WHERE id = ? AND deleted = 0", (email,))
+        room = {"resource": True} if row is not None and row["kind"] == "room" else {}
+        if row is not None:
+            given.pop("displayName", None)  # the directory's, and shown from there
         guest = Guest({**given, "responseStatus": response, **room})
         if before is not None:
             guest.own, guest.removed = dict(before.own), before.removed
@@ -101,7 +103,8 @@ def _clash(tables: Tables, event: Event, room: str) -> tuple[int, int, Any] | No
         )
     if not spans:
         return None
-    whole = Window(spans[0][0], max(last for _, last in spans))
+    # A little wider, so that the answer tells the whole of what is in the way.
+    whole = Window(spans[0][0] - 86400, max(last for _, last in spans) + 86400)
     busy = busy_spans(tables, room, whole, zone_name, without=event.recurring_event_id or event.id)
     for first, last in spans:
         for busy_first, busy_last in busy:
