@@ -310,7 +310,6 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
 _PUBLIC_SETTINGS = ("obs_type", "full_action_space", "mode", "difficulty", "repeat_action_probability", "frameskip")
 
 
-@functools.lru_cache(maxsize=256)
 def environment_class(game_name: str) -> type[AtariEnvironment]:
     """The environment class of a game.
 
@@ -320,9 +319,24 @@ def environment_class(game_name: str) -> type[AtariEnvironment]:
     Raises:
         ConfigurationError: There is no such game; the message names near ones.
     """
-    game, _ = rom_of(game_name)
+    return _class_of(rom_of(game_name)[0])
+
+
+@functools.cache
+def _class_of(game: str) -> type[AtariEnvironment]:
     name = f"{title_of(game).replace(' ', '')}Environment"
-    return type(name, (AtariEnvironment,), {"GAME": game, "__doc__": f"The game {game}: see `AtariEnvironment`."})
+    attributes = {"GAME": game, "__doc__": f"The game {game}: see `AtariEnvironment`.", "__module__": __name__}
+    return type(name, (AtariEnvironment,), attributes)
+
+
+def __getattr__(name: str) -> Any:
+    # A class that was made here is found by its name again, as where it is sent to another process.
+    if name.endswith("Environment") and name != "Environment":
+        try:
+            return environment_class(name.removesuffix("Environment"))
+        except ConfigurationError:
+            pass
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _require_integer(name: str, value: object) -> None:
