@@ -50,8 +50,8 @@ class Paint(Action):
 class Painting(Observation):
     pixels: Any = None
     gray: Any = None
-    flat: list[int] = []
-    flat_shape: list[int] = []
+    flat: list[int] = Field(default_factory=list)
+    flat_shape: list[int] = Field(default_factory=list)
     png: str = ""
 
 
@@ -111,7 +111,8 @@ class Forger(Painter):
             f'<p id="seen" onclick="{owned}">here</p><script>{owned}</script><img src="/health" onerror="{owned}">'
             f'<svg onload="{owned}"></svg><iframe srcdoc="<script>{owned}</script>"></iframe>'
             '<meta http-equiv="refresh" content="0;url=/health"><form action="/web/reset" method="post"><button>Go'
-            f'</button></form><a id="out" target="_top" href="/health">out</a><link rel="stylesheet" href="//127.0.0.2/">'
+            '</button></form><a id="out" target="_top" href="/health">out</a>'
+            '<link rel="stylesheet" href="//127.0.0.2/">'
             f'<a id="run" href="javascript:{owned}">run</a><style>#seen {{ background: url(/health) }}</style>'
         )
 
@@ -146,13 +147,13 @@ class Everything(Action):
     size: Size = Size.small
     note: str | None = None
     at: Point
-    tags: list[str] = []
+    tags: list[str] = Field(default_factory=list)
     shape: Annotated[Circle | Box, Field(discriminator="kind")]
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = Field(default_factory=dict)
 
 
 class Received(Observation):
-    action: dict[str, Any] = {}
+    action: dict[str, Any] = Field(default_factory=dict)
 
 
 class Taker(Counting):
@@ -176,7 +177,7 @@ class Say(Action):
 
 class Said(Observation):
     text: str = HOSTILE
-    nested: dict[str, Any] = {}
+    nested: dict[str, Any] = Field(default_factory=dict)
 
 
 class Hostile(Counting):
@@ -198,7 +199,9 @@ class Hostile(Counting):
             name=HOSTILE,
             description=HOSTILE,
             version="1",
-            readme_content=f"# {HOSTILE}\n\n{HOSTILE} [click](javascript:document.title='owned')\n\n| {HOSTILE} |\n|---|\n",
+            readme_content="\n\n".join(
+                [f"# {HOSTILE}", HOSTILE, "[click](javascript:document.title='owned')", f"| {HOSTILE} |\n|---|"]
+            ),
         )
 
 

@@ -229,9 +229,10 @@ def test_production_mode_shows_and_does_not_play(serve: Serve) -> None:
         assert httpx.request(method, f"{address}{path}").status_code == 404
     with socket(address, "openenv.web") as page:
         assert told(page, "about")["mode"] == "production"
+        assert told(page, "server")["active_sessions"] == 0
         for request in ("reset", "step", "state", "snippet"):
             assert "production mode" in ask(page, request)["message"]
-        assert told(page, "server")["active_sessions"] == 0
+    assert httpx.get(f"{address}/metrics").text.count('openenv_sessions_opened_total{transport="web"}') == 0
 
 
 def test_there_is_no_page_unless_it_is_wanted(serve: Serve) -> None:
@@ -244,10 +245,8 @@ def test_there_is_no_page_unless_it_is_wanted(serve: Serve) -> None:
 
 def test_among_several_workers_each_visitor_finds_their_own(serve: Serve) -> None:
     address = serve("faulty", OPENENV_TRL_WORKERS="2")
-    cookies = [httpx.post(f"{address}/web/reset").cookies for _ in range(6)]
-    (names,) = ({name for each in cookies for name in each},)
-    workers = {each[next(iter(names))].rpartition("-w")[2] for each in cookies}
-    assert workers == {"0", "1"}
+    cookies = [httpx.post(f"{address}/web/reset?worker={number % 2}").cookies for number in range(6)]
+    assert [each["openenv_web"].rpartition("-w")[2] for each in cookies] == ["0", "1"] * 3
     for step in (1, 2):
         for number, cookie in enumerate(cookies):  # each request over a connection of its own
             action = {"action": {"text": f"visitor {number}"}}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from openenv_trl.environment import Environment
 from openenv_trl.server.hooks import AnyEnvironment, class_behind
 from openenv_trl.types import Action, CallToolAction, ListToolsAction, Tool
 
@@ -99,23 +101,21 @@ def _schema_of(parameter: inspect.Parameter, definitions: dict[str, Any]) -> dic
 
 def _readme_paths(factory: Callable[[], Any]) -> list[Path]:
     named = os.environ.get("ENV_README_PATH")
-    paths = [Path(named)] if named else []
-    known = class_behind(factory)
-    source = inspect.getsourcefile(known if known is not None else factory) if _has_source(factory) else None
-    if source is not None:
-        for folder in list(Path(source).resolve().parents)[:_FOLDERS_UP]:
-            if (folder / "openenv.yaml").is_file():
-                paths.append(folder / _README)
-                break
-    return [*paths, *_IN_CONTAINERS]
+    beside = (folder / _README for source in _sources(factory) for folder in _packages_folder(source))
+    return [*([Path(named)] if named else []), *beside, *_IN_CONTAINERS]
 
 
-def _has_source(factory: Callable[[], Any]) -> bool:
+def _sources(factory: Callable[[], Any]) -> list[Path]:
+    """The files that the environment's code is in: its class and, where that is made up, those that it is made of."""
     known = class_behind(factory)
-    try:
-        return inspect.getsourcefile(known if known is not None else factory) is not None
-    except TypeError:  # built in, or an object that is called
-        return False
+    made_of: list[Any] = [factory] if known is None else list(known.__mro__[: known.__mro__.index(Environment)])
+    modules = [sys.modules.get(getattr(each, "__module__", None) or "") for each in made_of]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return [Path(file).resolve() for file in files if file]
+
+
+def _packages_folder(source: Path) -> list[Path]:
+    return [folder for folder in list(source.parents)[:_FOLDERS_UP] if (folder / "openenv.yaml").is_file()][:1]
 
 
 def _without_front_matter(text: str) -> str:

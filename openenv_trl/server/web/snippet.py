@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 from typing import Any
 
 from openenv_trl.server.web.episode_record import MOST_STEPS, EpisodeRecord
@@ -32,7 +33,7 @@ def snippet_of(record: EpisodeRecord, address: str, *, needs_token: bool) -> str
 
 
 def _keywords(arguments: dict[str, Any]) -> str:
-    if all(name.isidentifier() and name != "None" for name in arguments):
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in arguments):
         return ", ".join(f"{name}={_literal(value)}" for name, value in arguments.items())
     return f"**{_literal(arguments)}"
 

@@ -68,11 +68,11 @@ function numeric({ field, name, optional }) {
 }
 
 function range(schema) {
-  const low = schema.minimum ?? schema.exclusiveMinimum;
-  const high = schema.maximum ?? schema.exclusiveMaximum;
-  if (low !== undefined && high !== undefined) return `${low} to ${high}`;
-  if (low !== undefined) return `from ${low}`;
-  return high !== undefined ? `up to ${high}` : null;
+  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum } = schema;
+  if (minimum !== undefined && maximum !== undefined) return `${minimum} to ${maximum}`;
+  const low = minimum !== undefined ? `from ${minimum}` : exclusiveMinimum !== undefined ? `above ${exclusiveMinimum}` : "";
+  const high = maximum !== undefined ? `up to ${maximum}` : exclusiveMaximum !== undefined ? `below ${exclusiveMaximum}` : "";
+  return [low, high].filter(Boolean).join(", ") || null;
 }
 
 function string({ field, name, optional }) {

@@ -11,6 +11,8 @@ import { picturesOf } from "./pictures.js";
 import { showRendered } from "./rendered.js";
 import { fieldOf } from "./schema.js";
 
+const MOST_BUTTONS = 12;
+
 let about = null;
 let tools = null;
 let toolForms = "";
@@ -170,8 +172,8 @@ function showReply(call, input, reply) {
   else rewards.push(typeof reward === "boolean" ? Number(reward) : reward);
   offerActions(reply.tools);
   const pictures = picturesOf(observation);
-  byId("pictures").replaceChildren(...[...pictures].map(([name, node]) => make("figure", {}, node, make("figcaption", {}, name))));
   showRendered(reply.html);
+  showPictures(pictures, !!reply.html);
   byId("fields").replaceChildren(fieldsOf(observation, pictures));
   showButtons(reply.buttons ?? ownButtons());
   showOutcome(call, reply, reward, done, truncated);
@@ -186,6 +188,15 @@ function showReply(call, input, reply) {
   if (reply.dropped?.length) notes.push(`The environment does not take ${reply.dropped.join(", ")}: dropped.`);
   if (notes.length) showError(notes.join(" "));
   if (byId("snippet-card").open) showSnippet();
+}
+
+function showPictures(pictures, folded) {
+  const figures = [...pictures].map(([name, node]) => make("figure", {}, node, make("figcaption", {}, name)));
+  const place = byId("pictures");
+  const fold = place.querySelector("details");
+  if (!folded || !figures.length) place.replaceChildren(...figures);
+  else if (fold) fold.lastElementChild.replaceChildren(...figures); // as open as it was
+  else place.replaceChildren(make("details", {}, make("summary", {}, "Pictures in the observation"), make("div", {}, ...figures)));
 }
 
 function drawChart() {
@@ -217,15 +228,19 @@ function showError(text) {
   show(byId("error"), true);
 }
 
-// An action that is nothing but one choice needs no form.
+// An action that is nothing but one choice needs no form, and a tool without arguments none.
 function ownButtons() {
   const schema = about.action_schema;
   const required = schema?.required ?? [];
-  if (!schema || required.length !== 1) return [];
-  const [name] = required;
-  const field = fieldOf(schema.properties[name], schema);
-  if (field.kind !== "enum" || field.values.length > 12) return [];
-  return field.values.map((value) => ({ label: typeof value === "string" ? value : JSON.stringify(value), action: { [name]: value } }));
+  if (required.length === 1) {
+    const [name] = required;
+    const field = fieldOf(schema.properties[name], schema);
+    if (field.kind === "enum" && field.values.length <= MOST_BUTTONS) {
+      return field.values.map((value) => ({ label: typeof value === "string" ? value : JSON.stringify(value), action: { [name]: value } }));
+    }
+  }
+  const plain = (tools ?? []).filter((tool) => !Object.keys(tool.input_schema.properties ?? {}).length);
+  return plain.slice(0, MOST_BUTTONS).map((tool) => ({ label: tool.name, action: { type: "call_tool", tool_name: tool.name, arguments: {} } }));
 }
 
 function showButtons(offered) {

@@ -6,7 +6,8 @@ const PICTURE_URL = /^data:image\/(png|jpeg|gif|webp|bmp);base64,[A-Za-z0-9+/=\s
 const BYTES_URL = "data:application/octet-stream;base64,"; // how this server writes bytes that are no text
 const KINDS = [["iVBORw0KGgo", "png"], ["/9j/", "jpeg"], ["R0lGOD", "gif"], ["UklGR", "webp"]];
 const LEAST_SIDE = 8; // of a grid of numbers without colours that is taken for a picture, and not for a board
-const WIDEST = 480;
+const WIDEST = 480; // of one alone; several share the room
+const WIDEST_OF_SEVERAL = 240;
 
 /** The pictures of an observation: a Map from the field's name to an element. */
 export function picturesOf(observation) {
@@ -16,7 +17,18 @@ export function picturesOf(observation) {
     const picture = pictureOf(name, value, observation[`${name}_shape`] ?? observation.shape);
     if (picture) found.set(name, picture);
   }
+  const widest = found.size > 1 ? WIDEST_OF_SEVERAL : WIDEST;
+  for (const picture of found.values()) {
+    if (picture.tagName === "CANVAS") scale(picture, picture.width, picture.height, widest);
+    else picture.addEventListener("load", () => scale(picture, picture.naturalWidth, picture.naturalHeight, widest));
+  }
   return found;
+}
+
+/** Small pictures are shown larger, each pixel as a square. */
+function scale(picture, width, height, widest) {
+  const times = Math.max(1, Math.min(Math.floor(widest / width), Math.floor(widest / height)));
+  picture.style.width = `${width * times}px`;
 }
 
 function pictureOf(name, value, shape) {
@@ -71,7 +83,5 @@ function canvasOf(name, pixels, { height, width, channels }) {
     image.data[to + 3] = channels === 4 ? pixels[at + 3] : 255;
   }
   canvas.getContext("2d").putImageData(image, 0, 0);
-  const scale = Math.max(1, Math.min(Math.floor(WIDEST / width), Math.floor(WIDEST / height)));
-  canvas.style.width = `${width * scale}px`;
   return canvas;
 }
