@@ -52,12 +52,22 @@ class Series:
         """Instances that start from ``after`` on and earlier than ``before``, in order."""
         with self._lock:
             while not self._done and (not self._found or self._found[-1] < before):
-                instance = next(self._iterator, None)
-                if instance is None or instance.year > LAST_YEAR:
-                    self._done = True
-                else:
-                    self._found.append(instance)
+                self._find_next()
             return self._found[bisect_left(self._found, after) : bisect_left(self._found, before)]
+
+    def has_any(self) -> bool:
+        """Whether there is any instance at all."""
+        with self._lock:
+            if not self._found and not self._done:
+                self._find_next()
+            return bool(self._found)
+
+    def _find_next(self) -> None:
+        instance = next(self._iterator, None)
+        if instance is None or instance.year > LAST_YEAR:
+            self._done = True
+        else:
+            self._found.append(instance)
 
     def __contains__(self, instance: datetime) -> bool:
         return self.between(instance, instance + timedelta(seconds=1)) == [instance]
@@ -150,8 +160,7 @@ def read_recurrence(lines: object, start: EventTime) -> list[str]:
     if all(line.startswith("EXDATE") for line in kept):
         raise invalid("recurrence has only EXDATE lines. It needs an RRULE or RDATE too, such as RRULE:FREQ=DAILY.")
     try:
-        begin = as_instance(start)
-        found = Series(tuple(kept), start).between(begin - timedelta(days=1), begin + _LONGEST_GAP)
+        found = series(kept, start).has_any()
     except (ValueError, OverflowError) as error:
         raise invalid(f"recurrence cannot be read: {error}.") from error
     if not found:
