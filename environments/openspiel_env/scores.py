@@ -16,6 +16,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from open_spiel.python.algorithms.best_response import BestResponsePolicy
+from open_spiel.python.policy import UniformRandomPolicy
+
 from openspiel_env.server import games
 from openspiel_env.server.match import Match, play_policies
 from openspiel_env.server.moves import FIXED_MOVES, read_move
@@ -34,7 +37,7 @@ class Score:
     half_width: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.half_width:.2f}"
+        return f"{round(self.mean, 2) + 0.0:.2f} ± {self.half_width:.2f}"
 
 
 def by_policy(policy: Policy) -> Agent:
@@ -72,6 +75,13 @@ def _below_seventeen(message: str) -> Sequence[str]:
     return ["hit" if soft < 17 else "stand"]
 
 
+def best_response(game_name: str) -> Agent:
+    """The agent that earns most against random players, by what the first player knows: OpenSpiel's best response."""
+    rules = games.load(game_name, {}).rules
+    response = BestResponsePolicy(rules, 0, UniformRandomPolicy(rules))
+    return lambda match, player, generator: response.best_response_action(match.state.information_state_string(player))
+
+
 def best_agent(game_name: str) -> tuple[str, Agent]:
     """A good agent of a game, and what it does.
 
@@ -87,12 +97,9 @@ def best_agent(game_name: str) -> tuple[str, Agent]:
     if game_name in scripted:
         title, choose = scripted[game_name]
         return title, by_message(game_name, choose)
-    seat = {
-        "connect_four": SeatPolicy("mcts", 200),
-        "kuhn_poker": SeatPolicy("cfr", 200),
-        "leduc_poker": SeatPolicy("cfr", 200),
-        "tic_tac_toe": SeatPolicy("minimax"),
-    }[game_name]
+    if game_name in ("kuhn_poker", "leduc_poker"):
+        return "best response", best_response(game_name)
+    seat = {"connect_four": SeatPolicy("mcts", 200), "tic_tac_toe": SeatPolicy("minimax")}[game_name]
     return str(seat), by_policy(policy_for(seat, games.load(game_name, {}), {}))
 
 

@@ -13,7 +13,8 @@ from openspiel_env.server.opponents import SESSION, Policy, policy_for
 from openspiel_env.server.settings import MatchSettings, settings_from
 
 _SETTINGS = ("game_params", "agent_player", "opponent_policy", "illegal_moves")
-_ARGUMENTS = ("seed", "episode_id", "task_seed", *_SETTINGS, "match")
+RESET_ARGUMENTS = ("seed", "episode_id", "task_seed", *_SETTINGS, "match")
+"""What ``reset`` takes."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,11 @@ def opening_of(name: str, arguments: Mapping[str, Any], defaults: MatchSettings)
     Raises:
         ConfigurationError: An unknown argument, or a value that cannot be used.
     """
-    unknown = sorted(arguments.keys() - set(_ARGUMENTS))
+    unknown = sorted(arguments.keys() - set(RESET_ARGUMENTS))
     if unknown:
         raise ConfigurationError(
             f"The reset of OpenSpiel's games does not know {', '.join(map(repr, unknown))}. It takes "
-            f"{', '.join(_ARGUMENTS[:-1])} and {_ARGUMENTS[-1]}."
+            f"{', '.join(RESET_ARGUMENTS[:-1])} and {RESET_ARGUMENTS[-1]}."
         )
     for each in ("seed", "task_seed"):
         if arguments.get(each) is not None and not isinstance(arguments[each], int):

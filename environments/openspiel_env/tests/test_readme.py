@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from openspiel_env.exact import exact_returns
+from openspiel_env.scores import best_agent, by_policy, score, table
 from openspiel_env.server.moves import FIXED_MOVES, MOVE_TOOLS
+from openspiel_env.server.opening import RESET_ARGUMENTS
 from openspiel_env.server.openspiel_environment import environment_class
-from openspiel_env.server.settings import ENVIRONMENT_VARIABLES
+from openspiel_env.server.opponents import COMPUTING, SESSION, SIMPLE
+from openspiel_env.server.settings import ENVIRONMENT_VARIABLES, settings_from_variables
 
 from openenv_trl.errors import ActionValidationError
+from openenv_trl.providers import ProcessProvider
 
 PACKAGE = Path(__file__).resolve().parents[1]
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
@@ -60,6 +67,73 @@ def test_the_tools_are_those_in_the_table() -> None:
 def test_the_variables_are_those_in_the_table() -> None:
     told = set(re.findall(r"^\| `([A-Z_]+)`", README, re.MULTILINE))
     assert told == {*ENVIRONMENT_VARIABLES, "OPENSPIEL_GAME", "MAX_CONCURRENT_ENVS"}
+
+
+def code_with(text: str) -> str:
+    """The one block of Python in the README that has this text."""
+    (found,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if text in block]
+    return found
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with ProcessProvider(str(PACKAGE), env_vars={"OPENSPIEL_GAME": "tic_tac_toe"}) as provider:
+        yield provider.replicas[0].base_url
+
+
+def ran(code: str, url: str) -> list[str]:
+    code = code.replace("http://localhost:8000", url)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+def test_the_code_that_plays_a_match_runs(server: str) -> None:
+    assert ran(code_with(".sync() as env:"), server)[-1].startswith("The game is over. ")
+
+
+def test_the_code_of_two_sessions_prints_what_is_shown(server: str) -> None:
+    shown = README.partition("anyio.run(main)\n```")[2].split("```")[1].strip().splitlines()
+    assert len(shown) == 2
+    assert sorted(ran(code_with("anyio.run(main)"), server)) == shown
+
+
+def test_the_policy_of_ones_own_can_be_named_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "policies.py").write_text(code_with("def expert("))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (value,) = re.findall(r"policies of your own: `(.*?)`", README)
+    settings = settings_from_variables({"OPENSPIEL_POLICIES": value, "OPENSPIEL_OPPONENT_POLICY": "expert"})
+    environment_class("tic_tac_toe").prepare(settings)
+    assert environment_class("tic_tac_toe")(settings).reset(seed=1, agent_player=1).opponent_last_action is not None
+
+
+def test_the_policies_and_arguments_are_those_in_the_tables() -> None:
+    opponents = README.partition("## Opponents")[2].partition("\n## ")[0]
+    told = {
+        name.partition(":")[0]
+        for names in re.findall(r"^\| (`[^|]+)\|", opponents, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", names)
+    }
+    assert told - {"opponent_policy"} == {*SIMPLE, *COMPUTING, SESSION}
+    arguments = README.partition("## Arguments of reset")[2].partition("\n| variable")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", arguments, re.MULTILINE)) == set(RESET_ARGUMENTS)
+
+
+@pytest.mark.parametrize("name", ["catch", "tic_tac_toe", "kuhn_poker", "cliff_walking", "blackjack"])
+def test_the_scores_are_those_in_the_table(name: str) -> None:
+    assert table([name], 1000)[-1] in README.splitlines()
+
+
+@pytest.mark.parametrize("name", ["2048", "leduc_poker", "connect_four"])
+def test_the_scores_that_take_long_are_near_those_in_the_table(name: str) -> None:
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| `{name}` | ") and "±" in line]
+    told = [float(cell.split(" ± ")[0]) for cell in row.split(" | ")[1:4]]
+    title, agent = best_agent(name)
+    assert row.endswith(f"| {title} |")
+    for value, each in zip(told, [by_policy(SIMPLE["random"]), by_policy(SIMPLE["first"]), agent], strict=True):
+        found = score(name, each, 30)
+        assert abs(found.mean - value) <= 2.5 * found.half_width + 0.01  # five standard errors
 
 
 def test_the_figures_are_those_in_the_tables_and_in_the_experiment() -> None:
