@@ -1,15 +1,20 @@
-"""Measures what a run and a session cost on this machine, in process: ``python measure_latency.py`` prints JSON."""
+"""Measures what a run and a session cost on this machine, in process: ``python measure_latency.py`` prints JSON.
+
+Its arguments are settings of the sandbox as a server has them: ``CODING_EXECUTOR=smolagents CODING_BUBBLEWRAP=always``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable
 
 from coding_env.models import CodeAction
 from coding_env.server.coding_environment import CodingEnvironment
+from coding_env.server.settings import settings_from_variables
 
 ONE = CodeAction(code="print(1)")
 
@@ -27,8 +32,9 @@ async def timed(count: int, call: Callable[[int], Awaitable[object]], pause_s: f
 
 
 async def main() -> None:
-    environment = CodingEnvironment()
-    many = [CodingEnvironment() for _ in range(100)]
+    settings = settings_from_variables(dict(setting.split("=", 1) for setting in sys.argv[1:]))
+    environment = CodingEnvironment(*settings)
+    many = [CodingEnvironment(*settings) for _ in range(100)]
 
     async def session(number: int) -> None:
         await environment.reset_async(seed=number)
@@ -39,8 +45,13 @@ async def main() -> None:
         await environment.run_tests("def f(x): return x")
 
     await session(0)
-    results: dict[str, object] = {"sandbox": environment.state.sandbox, "cpus": os.cpu_count()}
+    results: dict[str, object] = {
+        "settings": sys.argv[1:],
+        "sandbox": environment.state.sandbox,
+        "cpus": os.cpu_count(),
+    }
     results["run print(1) in a warm session"] = await timed(1000, lambda _: environment.step_async(ONE))
+    results["run print(1) after a rest"] = await timed(50, lambda _: environment.step_async(ONE), 0.3)
     results["new session and print(1)"] = await timed(100, session, 0.1)
     results["new session and five hidden tests"] = await timed(50, judged, 0.1)
     started = time.perf_counter()
