@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
+_PLACE = re.compile(r" at 0x[0-9a-fA-F]+")
 _LONGEST_TEXT = 500
 _DEEPEST = 50
 
@@ -31,7 +33,9 @@ def sendable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): sendable(item, depth + 1) for key, item in items}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)):  # in an order that is the same in every process
+        return [sendable(item, depth + 1) for item in sorted(cast("set[Any]", value), key=_in_words)]
+    if isinstance(value, (list, tuple)):
         return [sendable(item, depth + 1) for item in cast("list[Any]", value)]
     return _in_words(value)
 
@@ -46,4 +50,5 @@ def owned(value: Any) -> Any:
 
 
 def _in_words(value: Any) -> str:
-    return repr(value)[:_LONGEST_TEXT]
+    # Without the places in memory that Python's own words for objects have: equal episodes are told alike.
+    return _PLACE.sub("", repr(value))[:_LONGEST_TEXT]

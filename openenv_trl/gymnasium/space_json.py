@@ -45,7 +45,7 @@ def space_of_json(described: Mapping[str, Any]) -> AnySpace:
         raise ConfigurationError(f"{dict(described)!r} describes no space: its 'type' must be one of {_names()}.")
     try:
         return build(described)
-    except (KeyError, TypeError, ValueError, AssertionError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, AssertionError) as error:
         raise ConfigurationError(f"{dict(described)!r} describes no {kind}: {error}.") from error
 
 

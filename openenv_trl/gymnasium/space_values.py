@@ -148,6 +148,8 @@ def _read_tuple(space: Any, value: Any, at: str) -> Any:
 
 def _read_sequence(space: Any, value: Any, at: str) -> Any:
     inner = space.feature_space
+    if space.stack and isinstance(value, Mapping):  # as the space samples it, and as it does not travel
+        value = list(batches.iterate(space.stacked_feature_space, cast("Any", value)))
     read = tuple(read_value(inner, item, f"{at}[{index}]") for index, item in enumerate(_items(value, at)))
     if not space.stack:
         return read
