@@ -106,8 +106,7 @@ class Careless:
         except (Refused, LookupError, StopIteration):
             said = "I could not do it."  # the flaw has led it astray
         for event in bystanders:
-            self.committed = True
-            _try(desk, "events_patch", calendarId="primary", eventId=event["id"], colorId="3")
+            self.committed |= _try(desk, "events_patch", calendarId="primary", eventId=event["id"], colorId="3")
         changed = self.message(said)
         self.committed |= changed != said
         return changed
@@ -243,8 +242,10 @@ CARELESS: tuple[Careless, ...] = (
 """Careless solvers, one for each flaw."""
 
 
-def _try(desk: Desk, tool: str, **arguments: Any) -> None:
+def _try(desk: Desk, tool: str, **arguments: Any) -> bool:
+    """Whether the call was not refused."""
     try:
         desk.call(tool, **arguments)
     except Refused:
-        return
+        return False
+    return True

@@ -86,7 +86,8 @@ def preview(world: World, user: str) -> Snapshot:
 def laid_flat(occurrence: Occurrence, user: str, rooms: Iterable[str] = ()) -> Fields:
     """The fields of an occurrence.
 
-    Other people's answers are not among them: they fall back to none when a meeting moves, and nobody answers for others.
+    Other people's answers are not among them: they fall back to none when a meeting moves, and nobody answers for
+    others.
     """
     event = occurrence.event
     fields: Fields = {**_DEFAULTS, **{name: value for name, value in event.items() if name not in _NOT_CONTENT}}

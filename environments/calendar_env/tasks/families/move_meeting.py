@@ -46,6 +46,7 @@ def draft(rng: random.Random, level: str) -> Draft:
         "clock": new_clock,
         "zone": me.zone,
         "tell": level != "easy" and rng.random() < 0.5,
+        "quiet": level == "easy" and rng.random() < 0.5,
         "new_room": False,
         "city": me.city,
     }
@@ -95,4 +96,6 @@ def draft(rng: random.Random, level: str) -> Draft:
     if spec["tell"]:
         request += " Let the guests know by mail."
         goal = [*goal, (0.2, Mailed("mail", [each.email for each in guests]))]
-    return Draft(company, request, spec, lambda before: goal)
+    if spec["quiet"]:
+        request += " Send nobody mail about it."
+    return Draft(company, request, spec, lambda before: goal, quiet=spec["quiet"])

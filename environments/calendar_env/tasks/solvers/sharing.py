@@ -19,8 +19,6 @@ def share_calendar(spec: dict[str, Any], desk: Desk) -> str:
         kind, _, value = rule.partition(":")
         if role is None:
             desk.call("acl_delete", calendarId=calendar, ruleId=rule)
-        elif rule not in rules:
+        elif rules.get(rule) != role:
             desk.call("acl_insert", calendarId=calendar, role=role, scope={"type": kind, "value": value})
-        elif rules[rule] != role:
-            desk.call("acl_patch", calendarId=calendar, ruleId=rule, role=role)
     return "The sharing is as you want it."
