@@ -245,6 +245,8 @@ def test_there_is_no_page_unless_it_is_wanted(serve: Serve) -> None:
 
 def test_among_several_workers_each_visitor_finds_their_own(serve: Serve) -> None:
     address = serve("faulty", OPENENV_TRL_WORKERS="2")
+    while not all(f'worker="{number}"' in httpx.get(f"{address}/metrics").text for number in (0, 1)):
+        pass  # the second is still coming up
     cookies = [httpx.post(f"{address}/web/reset?worker={number % 2}").cookies for number in range(6)]
     assert [each["openenv_web"].rpartition("-w")[2] for each in cookies] == ["0", "1"] * 3
     for step in (1, 2):
