@@ -63,8 +63,21 @@ async def solve_a_task(env: GenericEnvClient) -> None:
     assert (result.reward, result.done) == (1.0, True)
 
 
+async def make_an_event(env: GenericEnvClient) -> None:
+    """The calendar's easiest task, solved."""
+    opening = await env.reset(task="create_event", level="easy", task_seed=1)
+    assert 'an event called "Zephyr briefing"' in opening.observation["message"]
+    start, end = {"dateTime": "2026-10-23T13:00:00+08:00"}, {"dateTime": "2026-10-23T13:30:00+08:00"}
+    event = {"calendarId": "primary", "summary": "Zephyr briefing", "start": start, "end": end}
+    made = await env.step({"action_type": "ToolCallAction", "tool_name": "events_insert", "arguments": event})
+    assert made.observation["success"]
+    result = await env.step({"type": "call_tool", "tool_name": "finish", "arguments": {"message": "Done."}})
+    assert (result.reward, result.done) == (1.0, True)
+
+
 EPISODES: dict[str, Play] = {
     "blackjack_env": play_a_hand,
+    "calendar_env": make_an_event,
     "coding_env": solve_a_task,
     "echo_env": echo,
     "openspiel_env": catch_a_ball,

@@ -69,7 +69,8 @@ class CalendarEnvironment(
     """
 
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
-    EXECUTION: ClassVar[Literal["auto", "loop", "thread", "process"]] = "loop"
+    # A call takes a millisecond, and the first reset of a task or its scoring some tens: too long for the loop.
+    EXECUTION: ClassVar[Literal["auto", "loop", "thread", "process"]] = "thread"
     REPEATABLE: ClassVar[bool] = True
 
     def __init__(self, settings: CalendarSettings | None = None, tasks: TaskSource | None = None) -> None:

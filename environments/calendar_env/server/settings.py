@@ -17,9 +17,9 @@ class CalendarSettings(BaseModel):
 
     tools: Literal["all", "core"] = "all"
     """Which tools the agent has. "core" leaves out what no task needs, for models with little room in their prompt."""
-    max_steps: int = Field(default=50, ge=1)
+    max_steps: int = Field(default=40, ge=1)
     """Calls after which the episode ends by itself and is judged as it stands. The longest solution of the tasks that
-    come with the environment takes about half of them."""
+    come with the environment takes about a third of them."""
     reward: Literal["task", "public"] = "task"
     """"task": the outcome's score at the end, 0.0 before. "public": the public environment's rule, for every call."""
 

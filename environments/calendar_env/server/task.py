@@ -84,8 +84,9 @@ class TaskSource(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class GeneratedTasks:
-    """The tasks that come with the environment."""
+    """The tasks that come with the environment. All are equal: what is kept of a task is kept once for all sessions."""
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ class Viewer:
         self.user = user
         self.calendar_id = calendar_id
         self.role = role
+        row = tables.row("SELECT time_zone FROM calendars WHERE id = ?", (calendar_id,))
+        self._zone_name: str | None = None if row is None else row[0]
         self._names: dict[str, str] = {}
 
     def sees(self, event: Event) -> bool:
@@ -55,9 +57,10 @@ class Viewer:
 
         Args:
             event: The event.
-            zone_name: The zone that times are shown in; each event's own if None.
+            zone_name: The zone that times are shown in; the calendar's if None.
             alone: Whether it is shown by itself, in full, and not in a list.
         """
+        zone_name = zone_name or self._zone_name
         shown: Resource = {
             "id": event.id,
             "status": event.status,
