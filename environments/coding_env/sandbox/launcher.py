@@ -20,7 +20,7 @@ from typing import Any, Literal
 from coding_env.sandbox import bubblewrap as bwrap
 from coding_env.sandbox import control_groups, first_process
 from coding_env.sandbox.first_process import FirstProcess, NotStartedError
-from coding_env.sandbox.inside import frames, kernel, zygote
+from coding_env.sandbox.inside import confine, frames, kernel, zygote
 from coding_env.sandbox.layers import Level, SandboxReport
 from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.session import SandboxSession, open_worker
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 Executor = Literal["python", "smolagents"]
 Bubblewrap = Literal["auto", "always", "never"]
-_UIDS = 100_000
 
 
 class Sandbox:
@@ -74,6 +73,7 @@ class Sandbox:
             imports=tuple(imports),
             import_from=_where_smolagents_is() if executor == "smolagents" else (),
         )
+        self.executor: Executor = executor
         self._warm = warm
         self._bubblewrap = bubblewrap
         self._lock = threading.RLock()
@@ -216,7 +216,9 @@ class Sandbox:
             raise BrokenPipeError("it is not there")
         uid = None
         if "user" in self.report.layers:
-            uid = self._needs.uid_base + self._started % _UIDS  # none again soon: the old one may still be dying
+            uid = (
+                self._needs.uid_base + self._started % confine.KEEPERS_AFTER
+            )  # none again soon: the old one may still be dying
         self._started += 1
         workspace = ""
         if "files" not in self.report.layers:

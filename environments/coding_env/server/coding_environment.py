@@ -190,10 +190,11 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         return await self._step_done(CodeObservation(), code, hand_in=True)
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """Name, version, and what the sandbox is worth on this system."""
+        """Name, version, what runs code, and what the sandbox is worth on this system."""
+        runs = {"python": "", "smolagents": " Code is run by smolagents' interpreter."}[self._sandbox.executor]
         return EnvironmentMetadata(
             name="coding_env",
-            description=f"Python in a sandbox, judged by hidden tests. {self._sandbox.report.sentence()}",
+            description=f"Python in a sandbox, judged by hidden tests.{runs} {self._sandbox.report.sentence()}",
             version="0.1.0",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from coding_env.sandbox.launcher import Bubblewrap, Executor
 from coding_env.sandbox.layers import Level
@@ -13,6 +13,7 @@ from coding_env.sandbox.limits import Limits
 from openenv_trl.errors import ConfigurationError
 
 RewardKind = Literal["tests", "rules"]
+_SMOLAGENTS_MB = 128  # it takes 70 by itself
 
 
 class EpisodeSettings(BaseModel):
@@ -60,6 +61,12 @@ class SandboxSettings(BaseModel):
     without namespaces can still try things out, with a warning."""
     disabled_layers: tuple[str, ...] = ()
     """Layers of the sandbox that are left out, to try what is left without them."""
+
+    @model_validator(mode="after")
+    def _has_room(self) -> SandboxSettings:
+        if self.executor == "smolagents" and self.limits.memory_mb < _SMOLAGENTS_MB:
+            raise ValueError(f"memory_mb must be at least {_SMOLAGENTS_MB} with the executor smolagents")
+        return self
 
     @field_validator("min_level", mode="before")
     @classmethod

@@ -160,6 +160,7 @@ async def test_it_is_no_border_and_is_in_the_sandbox_all_the_same(environment: C
     else:
         assert "PermissionError" in observation.stderr
     assert (await environment.step_async(CodeAction(code=code))).exit_code == 1
+    assert "run by smolagents' interpreter" in environment.get_metadata().description
 
 
 def test_modules_that_cannot_be_imported_are_named_at_the_start() -> None:
@@ -167,5 +168,7 @@ def test_modules_that_cannot_be_imported_are_named_at_the_start() -> None:
     assert settings.imports == ("json", "nothing_such")
     with pytest.raises(ConfigurationError, match="Non-installed authorized modules: nothing_such"):
         CodingEnvironment(sandbox=settings)
+    with pytest.raises(ConfigurationError, match="at least 128"):
+        settings_from_variables({"CODING_EXECUTOR": "smolagents", "CODING_MEMORY_MB": "127"})
     with pytest.raises(ConfigurationError, match="executor"):
         settings_from_variables({"CODING_EXECUTOR": "perl"})
