@@ -30,7 +30,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 @pytest.fixture(autouse=True)
-def own_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+def importable_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(TESTS))
 
 
@@ -153,7 +153,7 @@ def test_each_player_can_have_a_policy_of_its_own() -> None:
         ("tic_tac_toe", "random:3", "takes no number"),
         ("tic_tac_toe", "greedy:3", "no number"),
         ("tic_tac_toe", "", "no policy ''"),
-        ("tic_tac_toe", "table_policies:corner", "no policy 'table_policies'"),
+        ("tic_tac_toe", "own_policies:corner", "no policy 'own_policies'"),
         ("connect_four", "minimax", "more than 50000 positions"),
         ("liars_dice", "cfr", "more than 100000 histories"),
         ("oshi_zumo", "cfr", "more than 100000 histories"),
@@ -172,7 +172,7 @@ def test_a_policy_that_cannot_play_says_why_and_the_match_before_goes_on(name: s
 
 
 def test_own_policies_are_named_by_the_server_alone(play_match: Any) -> None:
-    settings = MatchSettings(policies={"corner": "table_policies:corner"})
+    settings = MatchSettings(policies={"corner": "own_policies:corner"})
     environment = environment_class("tic_tac_toe")(settings)
     for seed in range(20):
         assert environment.reset(seed=seed, agent_player=1, opponent_policy="corner").opponent_last_action in (
@@ -201,7 +201,7 @@ def test_names_of_own_policies_that_cannot_be_used_are_refused(value: str, text:
         settings_from_variables({"OPENSPIEL_POLICIES": value})
 
 
-@pytest.mark.parametrize("path", ["no_such_module:f", "table_policies:f", "table_policies", "table_policies:__doc__"])
+@pytest.mark.parametrize("path", ["no_such_module:f", "own_policies:f", "own_policies", "own_policies:__doc__"])
 def test_an_own_policy_that_cannot_be_imported_stops_the_servers_start(path: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'mine'.*'" + path):
         environment_class("tic_tac_toe").prepare(MatchSettings(policies={"mine": path}))
@@ -209,7 +209,7 @@ def test_an_own_policy_that_cannot_be_imported_stops_the_servers_start(path: str
 
 @pytest.mark.parametrize(("policy", "error"), [("impossible", ConfigurationError), ("broken", ZeroDivisionError)])
 async def test_a_policy_that_fails_ends_its_match_and_not_the_session(policy: str, error: type[Exception]) -> None:
-    settings = MatchSettings(policies={policy: f"table_policies:{policy}"})
+    settings = MatchSettings(policies={policy: f"own_policies:{policy}"})
     for asynchronous in (False, True):
         environment = environment_class("tic_tac_toe")(settings)
         environment.reset(seed=0, opponent_policy=policy)
@@ -240,7 +240,7 @@ from openspiel_env.server.settings import MatchSettings
 
 played = []
 for name, policy, arguments in json.loads(sys.argv[1]):
-    environment = environment_class(name)(MatchSettings(policies={"corner": "table_policies:corner"}))
+    environment = environment_class(name)(MatchSettings(policies={"corner": "own_policies:corner"}))
     for seed in range(4):
         generator = random.Random(seed)
         seen = environment.reset(seed=seed, opponent_policy=policy, **arguments)
@@ -264,7 +264,7 @@ def test_a_seed_decides_what_every_policy_does_in_every_process() -> None:
 
 async def test_waiting_for_a_policy_and_playing_at_once_give_the_same_match() -> None:
     for name, policy, arguments in REPLAYED:
-        settings = MatchSettings(policies={"corner": "table_policies:corner"})
+        settings = MatchSettings(policies={"corner": "own_policies:corner"})
         blocking, waiting = environment_class(name)(settings), environment_class(name)(settings)
         for seed in range(3):
             seen = blocking.reset(seed=seed, opponent_policy=policy, **arguments)
@@ -279,7 +279,7 @@ async def test_waiting_for_a_policy_and_playing_at_once_give_the_same_match() ->
 def gated_server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     variables = {
         "OPENSPIEL_GAME": "tic_tac_toe",
-        "OPENSPIEL_POLICIES": json.dumps({"held_up": "table_policies:held_up"}),
+        "OPENSPIEL_POLICIES": json.dumps({"held_up": "own_policies:held_up"}),
         "OPENSPIEL_TEST_GATE": str(tmp_path / "open"),
         "PYTHONPATH": str(TESTS),
     }
@@ -311,7 +311,7 @@ async def test_a_policy_that_computes_for_long_keeps_no_other_session_waiting(ga
 async def test_a_client_can_name_neither_code_nor_endless_work(gated_server: tuple[str, Path]) -> None:
     url, _ = gated_server
     async with GenericEnvClient(url) as env:
-        for policy in ("table_policies:corner", "os:abort", "mcts:1000000"):
+        for policy in ("own_policies:corner", "os:abort", "mcts:1000000"):
             with pytest.raises(EnvironmentExecutionError, match="opponent_policy"):
                 await env.reset(opponent_policy=policy)
         assert (await env.reset(seed=1)).observation["legal_actions"] == list(range(9))
