@@ -18,6 +18,9 @@ from . import disk, kernel, landlock, seccomp
 LAYERS = ("user", "processes", "files", "network", "landlock", "seccomp", "cgroup")
 """In the order they are put on. What each means is told by ``layers.py`` of the server's side."""
 
+KEEPERS_AFTER = 100_000
+"""Users between a session's and its keeper's, and so many sessions have different ones."""
+
 _INSIDE_UID = 1000
 _STAT_TO_MOUNT = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}  # ST_… to MS_…: nosuid to relatime
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -67,6 +70,24 @@ def become(uid: int | None) -> None:
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+def become_keeper(uid: int | None) -> None:
+    """Take on the session's user for what it does, and for nothing that is done to it.
+
+    It may signal the session's processes and reach their files; they may neither signal nor trace nor limit it.
+    """
+    if uid is not None:
+        keeper = uid + KEEPERS_AFTER
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(keeper, uid, keeper)
+
+
+def become_worker(uid: int | None) -> None:
+    """Be the session's user altogether, after `become_keeper`."""
+    if uid is not None:
         os.setresuid(uid, uid, uid)
 
 
@@ -149,7 +170,7 @@ def set_limits(limits: dict[str, Any], layers: frozenset[str], own_uid: bool, sh
     # It counts all processes and threads of a user. Where sessions share theirs with the server, it at least leaves the
     # server some.
     if own_uid or "files" in layers:
-        wanted["RLIMIT_NPROC"] = limits["processes"] + 1  # and the keeper
+        wanted["RLIMIT_NPROC"] = limits["processes"] + (0 if own_uid else 1)  # and the keeper, if it counts as theirs
     elif shared_processes is not None:
         wanted["RLIMIT_NPROC"] = shared_processes
     for name, value in wanted.items():

@@ -6,6 +6,7 @@ any more, it does not see: that is held by the limits of a file's size and of op
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 MAX_FILES = 8192
@@ -37,6 +38,44 @@ def too_much(folder: str, megabytes: int) -> str:
             continue
         except OSError as error:
             return f"its workspace could not be looked through ({error.strerror})"
+    return ""
+
+
+def remove(folder: str) -> None:
+    """Remove a workspace, however deep its folders lie and whatever rights they have; what cannot be removed is left.
+
+    Nobody may be at work in it. It is walked step by step, since paths and calls have limits that an agent can pass.
+    """
+    with contextlib.suppress(OSError):
+        os.chmod(folder, 0o700)
+        os.chdir(folder)
+        inside: list[str] = []
+        while True:
+            below = _empty_but_for_one_folder()
+            if below:
+                os.chdir(below)
+                inside.append(below)
+            elif inside:
+                os.chdir("..")
+                os.rmdir(inside.pop())
+            else:
+                break
+        os.chdir("..")
+        os.rmdir(folder)
+
+
+def _empty_but_for_one_folder() -> str:
+    """Remove the working directory's files and empty folders, and return the first folder that is not empty."""
+    with os.scandir(".") as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name)
+                continue
+            try:
+                os.rmdir(entry.name)
+            except OSError:
+                os.chmod(entry.name, 0o700)
+                return entry.name
     return ""
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +67,7 @@ def keep(
             confine.make_file_tree(config["root"], config["readable"], config["hidden"], megabytes, uid)
         else:
             os.chdir(request["workspace"])
-        confine.become(uid)
+        confine.become_keeper(uid)
         if kernel.IS_LINUX:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     except OSError as error:
@@ -139,11 +137,7 @@ class _Keeper:
     def _remove_files(self) -> None:
         """Remove the workspace where it is no mount, which ends with the session by itself."""
         if self._is_on_disk:
-            sys.setrecursionlimit(100_000)  # a folder for each level of folders
-            with contextlib.suppress(Exception):
-                os.chmod(self._request["workspace"], 0o700)
-            with contextlib.suppress(Exception):
-                shutil.rmtree(self._request["workspace"], ignore_errors=True)
+            disk.remove(self._request["workspace"])
 
     def _obey(self) -> bool:
         try:
@@ -191,6 +185,7 @@ class _Keeper:
         workspace, temporary = os.getcwd(), "/tmp" if "files" in layers else os.getcwd()
         os.environ.update(config["variables"], HOME=workspace, TMPDIR=temporary)
         own_uid = request["uid"] is not None
+        confine.become_worker(request["uid"])
         confine.set_limits(config["limits"], layers, own_uid, config["shared_processes"])
         writable = [workspace, temporary, "/dev/null"]
         # In a file tree of its own there is nothing that must not be read.

@@ -58,10 +58,11 @@ _REFUSED_AMONG_OTHERS: dict[str, tuple[int | None, int | None]] = {
 # Allowed there of the process itself only, by its first argument.
 _OF_ITSELF: dict[str, tuple[int | None, int | None]] = {
     "kill": (62, 129), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
-    "sched_setaffinity": (203, 122), "sched_setparam": (142, 118),
 }  # fmt: skip
 # Allowed of the process itself everywhere: the keeper has the same user.
-_OF_ITSELF_EVERYWHERE: dict[str, tuple[int | None, int | None]] = {"prlimit64": (302, 261)}
+_OF_ITSELF_EVERYWHERE: dict[str, tuple[int | None, int | None]] = {
+    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setparam": (142, 118),
+}  # fmt: skip
 _ZERO_IS_ITSELF = frozenset({"prlimit64", "sched_setaffinity", "sched_setparam"})
 # By their second argument. A descriptor's owner gets signals of one's choice, whoever that is; a terminal's input can
 # be typed for its user.
