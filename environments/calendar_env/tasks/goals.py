@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from calendar_env.tasks.occurrences import Key
-from calendar_env.tasks.snapshot import Difference, Fields, Row, changed_fields
+from calendar_env.tasks.snapshot import Difference, Fields, changed_fields
 
 
 class Part(Protocol):
@@ -121,7 +121,7 @@ class Changed:
         return max(sorted(near), key=likeness, default=None)
 
     def _share(self, new: Fields) -> float:
-        right = sum(_as_wanted(new.get(name), value) for name, value in self.wanted.items())
+        right = sum(as_wanted(new.get(name), value) for name, value in self.wanted.items())
         count = len(self.wanted)
         if self.any_of:
             count += 1
@@ -160,8 +160,8 @@ class New:
         return shares[best]
 
     def _share(self, new: Fields, wanted: Mapping[str, Any]) -> float:
-        title = _as_wanted(new["summary"], wanted["summary"])
-        when = [_as_wanted(new[name], wanted[name]) for name in ("start", "end")]
+        title = as_wanted(new["summary"], wanted["summary"])
+        when = [as_wanted(new[name], wanted[name]) for name in ("start", "end")]
         if not title and not when[0]:
             return 0.0
         invited = {name for name in new if name.startswith("guest ")}
@@ -171,7 +171,7 @@ class New:
         rest = {name: value for name, value in wanted.items() if name not in ("summary", "start", "end")}
         shapes = {"visibility": "default", "transparency": "opaque", "status": "confirmed", "eventType": "default"}
         usual = {**shapes, "whole days": False}
-        others = [_as_wanted(new.get(name), value) for name, value in {**usual, **rest}.items()]
+        others = [as_wanted(new.get(name), value) for name, value in {**usual, **rest}.items()]
         weights = _WEIGHTS_WITH_ROOM if self.rooms else _WEIGHTS
         terms = (title, *when, right_guests, right_room if self.rooms else not booked, all(others))
         return 1.0 if all(terms) else sum(weight * good for weight, good in zip(weights, terms, strict=True))
@@ -181,67 +181,6 @@ _WEIGHTS = (0.1, 0.45, 0.15, 0.15, 0.05, 0.1)
 """What of a new event counts how much: title, start, end, guests, no room, all else."""
 _WEIGHTS_WITH_ROOM = (0.1, 0.3, 0.1, 0.15, 0.3, 0.05)
 """The same where a room is asked for."""
-
-
-@dataclass(frozen=True)
-class RowIs:
-    """A row that shall have a value; None for a row that shall go."""
-
-    name: str
-    row: Row
-    value: Any
-
-    def reached(self, difference: Difference, message: str) -> float:
-        """Whether it has it."""
-        difference.rows.discard(self.row)
-        return float(_as_wanted(difference.after.rows.get(self.row), self.value))
-
-
-@dataclass(frozen=True)
-class NewCalendar:
-    """A calendar that shall be made, with what is shared of it.
-
-    Attributes:
-        name: What it is about.
-        fields: The calendar's fields: values or tests.
-        shared: The role by rule id, beside the owner's.
-        owner: Who makes it.
-    """
-
-    name: str
-    fields: Mapping[str, Any]
-    shared: Mapping[str, str]
-    owner: str
-
-    def found(self, difference: Difference) -> str | None:
-        """The id of the new calendar of that title."""
-        for (table, identifier), row in sorted(difference.after.rows.items(), key=lambda item: item[0]):
-            new = table == "calendars" and (table, identifier) not in difference.before.rows
-            if new and _as_wanted(row.get("summary"), self.fields["summary"]):
-                return identifier
-        return None
-
-    def reached(self, difference: Difference, message: str) -> float:
-        """How much of fields and rules is right."""
-        identifier = self.found(difference)
-        if identifier is None:
-            return 0.0
-        calendar = difference.after.rows["calendars", identifier]
-        right = [_as_wanted(calendar.get(name), value) for name, value in self.fields.items()]
-        mine = {("calendars", identifier), ("calendarList", f"{self.owner} {identifier}")}
-        mine |= {("acl", f"{identifier} user:{self.owner}")}
-        rules = {
-            name[1].removeprefix(f"{identifier} "): value
-            for name, value in difference.after.rows.items()
-            if name[0] == "acl" and name[1].startswith(f"{identifier} ") and name not in mine
-        }
-        for rule, role in self.shared.items():
-            right.append(rules.get(rule) == role)
-            mine.add(("acl", f"{identifier} {rule}"))
-        difference.rows -= mine
-        # Who was given access may find the calendar on their list.
-        difference.rows -= {row for row in difference.rows if row[0] == "calendarList" and row[1].endswith(identifier)}
-        return sum(right) / len(right)
 
 
 @dataclass(frozen=True)
@@ -256,47 +195,16 @@ class Each:
         return sum(part.reached(difference, message) for part in self.parts) / len(self.parts)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the agent's last message shall say.
-
-    Attributes:
-        name: What it is about.
-        read: Takes the answer out of the message; None where it has none, or several.
-        value: The right answer.
-    """
-
-    name: str
-    read: Callable[[str], Any]
-    value: Any
-
-    def reached(self, difference: Difference, message: str) -> float:
-        """Whether it says that."""
-        return float(self.read(message) == self.value)
-
-
-@dataclass(frozen=True)
-class Mailed:
-    """Those who shall be told of a change."""
-
-    name: str
-    recipients: Sequence[str]
-
-    def reached(self, difference: Difference, message: str) -> float:
-        """The share of them who were written to."""
-        told = {recipient for _, _, recipient in difference.sent}
-        return len(told & set(self.recipients)) / len(self.recipients)
-
-
 def same_title(title: str) -> Callable[[Any], bool]:
     """Whether a title is that one, but for white space at its ends and capitals."""
     return lambda value: isinstance(value, str) and value.strip().casefold() == title.casefold()
 
 
-def _as_wanted(value: Any, wanted: Any) -> bool:
+def as_wanted(value: Any, wanted: Any) -> bool:
+    """Whether a value is the wanted one, or passes the wanted test."""
     return bool(wanted(value)) if callable(wanted) else value == wanted
 
 
 def _one_of(new: Fields, choices: Mapping[str, Any]) -> bool:
     there = [name for name in choices if name in new]
-    return len(there) == 1 and _as_wanted(new[there[0]], choices[there[0]])
+    return len(there) == 1 and as_wanted(new[there[0]], choices[there[0]])

@@ -13,7 +13,7 @@ from calendar_env.tasks.background import invitation, organizer, running_company
 from calendar_env.tasks.busy import busy_spans, midnight, takes_part
 from calendar_env.tasks.company import Company
 from calendar_env.tasks.families.find_slot import ZONES, invited, obstruct
-from calendar_env.tasks.goals import Answer
+from calendar_env.tasks.message_goals import Answer
 from calendar_env.tasks.occurrences import Occurrence
 from calendar_env.tasks.slots import first_slot
 from calendar_env.tasks.task import Draft

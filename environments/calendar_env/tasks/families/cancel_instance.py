@@ -8,7 +8,8 @@ from typing import Any
 
 from calendar_env.tasks.background import invitation, organizer, running_company
 from calendar_env.tasks.company import Company
-from calendar_env.tasks.goals import Each, Gone, Mailed
+from calendar_env.tasks.goals import Each, Gone
+from calendar_env.tasks.message_goals import Mailed
 from calendar_env.tasks.scoring import Goal
 from calendar_env.tasks.task import Draft
 from calendar_env.tasks.wording import say_day

@@ -7,8 +7,8 @@ from typing import Any
 
 from calendar_env.tasks.background import running_company
 from calendar_env.tasks.company import Company
-from calendar_env.tasks.goals import RowIs
 from calendar_env.tasks.people import PROJECTS
+from calendar_env.tasks.row_goals import RowIs
 from calendar_env.tasks.scoring import Goal
 from calendar_env.tasks.task import Draft
 from calendar_env.tasks.wording import say_list
@@ -32,7 +32,8 @@ def draft(rng: random.Random, level: str) -> Draft:
     changes: list[tuple[str, str | None]] = []
     told: list[str] = []
     for index, person in enumerate(people):
-        role: str | None = rng.choice(sorted(ROLES))
+        # Colleagues see free/busy anyway, so that role is only a step down.
+        role: str | None = rng.choice([each for each in sorted(ROLES) if index == 1 or each != "freeBusyReader"])
         if index == 1:
             old = rng.choice([each for each in ROLES if each != role])
             world.rule(me.email, "user", person.email, old)
@@ -58,10 +59,15 @@ def draft(rng: random.Random, level: str) -> Draft:
     request += " Give no more rights than that, and leave everybody else's as they are."
     spec: dict[str, Any] = {"calendar": me.email, "changes": changes, "audit": False}
     goal: Goal = [
-        (1.0, RowIs(f"rule {index + 1}", ("acl", f"{me.email} user:{person.email}"), role))
+        (1.0, RowIs(f"rule {index + 1}", ("acl", f"{me.email} user:{person.email}"), _enough(role)))
         for index, (person, (_, role)) in enumerate(zip(people, changes, strict=True))
     ]
     return Draft(company, request, spec, lambda before: goal)
+
+
+def _enough(role: str | None) -> Any:
+    """What the rule may be; to take away what gives no more than all colleagues have is as good as to keep it."""
+    return role if role != "freeBusyReader" else lambda value: value in (None, "freeBusyReader")
 
 
 def _audit(company: Company) -> Draft:

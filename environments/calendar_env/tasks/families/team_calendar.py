@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from calendar_env.tasks.background import running_company
-from calendar_env.tasks.goals import New, NewCalendar, same_title
+from calendar_env.tasks.goals import New, same_title
 from calendar_env.tasks.people import CITIES, PROJECTS
+from calendar_env.tasks.row_goals import NewCalendar
 from calendar_env.tasks.scoring import Goal
 from calendar_env.tasks.task import Draft
 from calendar_env.tasks.wording import say_clock, say_day, say_list

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -42,12 +42,14 @@ def change_following(spec: Spec, desk: Desk) -> str:
     """End the series before the date and go on with a new one."""
     old = desk.series(spec["title"])
     cut = midnight(spec["day"], spec["zone"])
-    kept = desk.all_pages("events_instances", calendarId="primary", eventId=old["id"], showDeleted=True)
-    before = [each for each in kept if datetime.fromisoformat(each["originalStartTime"]["dateTime"]) < cut]
     rule = next(line for line in old["recurrence"] if line.startswith("RRULE"))
     ended = re.sub(r";(COUNT|UNTIL)=[^;]*", "", rule) + f";UNTIL={cut.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}"
+    going_on = rule
     count = re.search(r"COUNT=(\d+)", rule)
-    going_on = rule if count is None else rule.replace(count[0], f"COUNT={int(count[1]) - len(before)}")
+    if count is not None:
+        where = {"calendarId": "primary", "eventId": old["id"], "timeMax": cut.isoformat(), "showDeleted": True}
+        before = desk.all_pages("events_instances", **where)
+        going_on = rule.replace(count[0], f"COUNT={int(count[1]) - len(before)}")
     attendees = [{"email": each["email"]} for each in old["attendees"]]
     if spec["leaves"]:
         leaver = desk.address(spec["leaves"])
@@ -74,7 +76,7 @@ def fix_time_zone(spec: Spec, desk: Desk) -> str:
         found = [desk.event_on(spec["day"], own, spec["title"])]
     else:
         tomorrow = midnight(spec["today"] + timedelta(days=1), own)
-        every = desk.events(tomorrow, tomorrow + timedelta(weeks=8))
+        every = desk.events(tomorrow, tomorrow + timedelta(weeks=8), words=spec["tag"])
         found = [each for each in every if spec["tag"] in each.get("summary", "") and desk.is_mine(each)]
     for event in found:
         local = begins(event).astimezone(ZoneInfo(own))
@@ -90,7 +92,7 @@ def hand_over(spec: Spec, desk: Desk) -> str:
         handed = [desk.event_on(spec["day"], spec["zone"], spec["title"])["id"]]
     else:
         tomorrow = midnight(spec["today"] + timedelta(days=1), spec["zone"])
-        found = desk.events(tomorrow, tomorrow + timedelta(weeks=12))
+        found = desk.events(tomorrow, tomorrow + timedelta(weeks=12), words=spec["project"])
         handed = []
         for event in found:
             if not event.get("summary", "").startswith(spec["project"]) or not desk.is_mine(event):

@@ -111,17 +111,19 @@ class Desk:
         found = [each for each in found if each["location"] == city and feature in (None, *each["features"])]
         return sorted(found, key=lambda each: each["capacity"])
 
-    def events(self, begin: datetime, end: datetime, calendar: str = "primary", title: str = "") -> list[Resource]:
-        """Single events and instances of series that overlap that time, in order."""
-        found = self.all_pages(
+    def events(
+        self, begin: datetime, end: datetime, calendar: str = "primary", *, words: str | None = None
+    ) -> list[Resource]:
+        """Single events and instances of series that overlap that time, in order; those with some words, if given."""
+        return self.all_pages(
             "events_list",
             calendarId=calendar,
             timeMin=begin.isoformat(),
             timeMax=end.isoformat(),
             singleEvents=True,
             orderBy="startTime",
+            q=words,
         )
-        return [each for each in found if not title or each.get("summary") == title]
 
     def day_events(self, first: date, last: date, zone: str, calendar: str = "primary") -> list[Resource]:
         """What happens from one day to another, both included."""
