@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openenv_trl.client import GenericEnvClient
+from openenv_trl.client import GenericEnvClient, fetch_metadata
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers.docker import LocalDockerProvider
 from openenv_trl.providers.specs import read_spec
@@ -25,6 +25,9 @@ async def test_with_its_seccomp_profile_the_sandbox_in_a_container_is_strong(ima
         async with LocalDockerProvider(**spec) as servers, GenericEnvClient(servers.base_urls[0]) as env:
             await env.reset(seed=1)
             assert (await env.state())["sandbox"] == level
+            description = (await fetch_metadata(servers.base_urls[0]))["description"]
+            assert f"Sandbox: {level} (" in description
+            assert (f"Sandbox: {level} (" in await servers.logs()) == (level != "strong")
             run = {"type": "call_tool", "tool_name": "run_python", "arguments": {"code": "6 * 7"}}
             assert "42" in str((await env.step(run)).observation)
 
