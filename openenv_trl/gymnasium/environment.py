@@ -205,6 +205,8 @@ class GymnasiumEnvironment(
         frame = self._frame()
         if frame is None and is_picture(observation.get("observation")):
             frame = observation["observation"]
+        if isinstance(frame, str):
+            frame = wording.rendered_in_plain_text(frame)
         return None if frame is None else frame_as_html(frame, str(observation.get("message", "")))
 
     def close(self) -> None:
@@ -247,7 +249,7 @@ class GymnasiumEnvironment(
         if describe is not None:
             return describe(observation)
         if self._env.render_mode == "ansi":
-            return str(self._env.render())
+            return wording.rendered_in_plain_text(str(self._env.render()))
         return wording.observation_in_words(self.observation_space, observation, self._parts)
 
     def _frame(self) -> Any:

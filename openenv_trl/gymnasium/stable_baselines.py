@@ -39,8 +39,9 @@ class RemoteVecEnv(VecEnv):
         **arguments: As `RemoteEnv`: ``action_space``, ``to_observation``, ``wire`` and the others.
 
     Raises:
-        ConfigurationError: The spaces can neither be derived nor were they given; or an argument is unknown.
+        ConfigurationError: The spaces can neither be derived nor were they given.
         ConnectionFailedError: No server answered at the address.
+        TypeError: There is no such argument.
 
     Example:
         >>> model = PPO("MlpPolicy", VecMonitor(RemoteVecEnv("http://localhost:8000", num_envs=16)))

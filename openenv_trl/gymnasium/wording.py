@@ -7,6 +7,7 @@ Source: the documentation of Gymnasium's classic control and toy text environmen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -16,6 +17,10 @@ from openenv_trl.gymnasium.by_space import AnySpace, spaces
 from openenv_trl.gymnasium.recipe import AnyEnv
 
 _MOST_NUMBERS = 32  # of an array, to be told one by one
+
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+_COLOURED = re.compile("\x1b\\[([0-9;]*[1-9][0-9;]*)m(.*?)\x1b\\[0?m")
+_CODE = re.compile("\x1b\\[[0-9;]*m")
 
 _PARTS: dict[str, tuple[str, ...]] = {
     "AcrobotEnv": (
@@ -92,6 +97,29 @@ def outcome_in_words(reward: float, *, terminated: bool, truncated: bool) -> str
     if terminated:
         return f"{text} The episode is over."
     return f"{text} The episode was cut off." if truncated else text
+
+
+def rendered_in_plain_text(rendered: str) -> str:
+    r"""Return rendered text without the codes that colour it on a terminal: what was coloured stands in brackets.
+
+    Where there are several colours, the bracket says which.
+
+    Example:
+        >>> rendered_in_plain_text("S\x1b[41mF\x1b[0mFF")
+        'S[F]FF'
+    """
+    one = len({_colour(found[1]) for found in _COLOURED.finditer(rendered)}) < 2
+
+    def marked(found: re.Match[str]) -> str:
+        return f"[{found[2]}]" if one else f"[{_colour(found[1])} {found[2]}]"
+
+    return _CODE.sub("", _COLOURED.sub(marked, rendered))
+
+
+def _colour(codes: str) -> str:
+    """The colour that the codes of ECMA-48 (SGR) name: 30 to 37 of the text, 40 to 47 of its ground."""
+    numbers = [int(code) for code in codes.split(";") if code]
+    return next((_COLOURS[number % 10] for number in numbers if 30 <= number <= 47 and number % 10 < 8), "bold")
 
 
 def _words(space: AnySpace | None, value: Any) -> str:

@@ -21,7 +21,7 @@ Serve = Callable[[str], str]
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Serve]:
-    """Return the address of a server of ``gymnasium:NAME``, or of an environment package's folder in this repository."""
+    """Return the address of a server of ``gymnasium:NAME``, or of a folder of this repository."""
     portal = background_portal()
     providers: dict[str, ProcessProvider] = {}
 

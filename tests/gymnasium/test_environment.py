@@ -26,9 +26,8 @@ from openenv_trl.gymnasium import GymnasiumEnvironment, space_of_json
 from openenv_trl.wire.codec import encode
 from openenv_trl.wire.observations import serialize_observation
 
-NAMES = (
-    "CartPole-v1 FrozenLake-v1 Taxi-v4 Blackjack-v1 Pendulum-v1 MountainCarContinuous-v0 Acrobot-v1 CliffWalking-v1"
-).split()
+NAMES = ["CartPole-v1", "FrozenLake-v1", "Taxi-v4", "Blackjack-v1", "Pendulum-v1", "MountainCarContinuous-v0"]
+NAMES += ["Acrobot-v1", "CliffWalking-v1"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -157,7 +156,7 @@ def test_termination_and_truncation_are_told_apart_and_no_step_follows() -> None
             *_, terminated, truncated, _ = local.step(numpy.array([0.5, 0], numpy.float32))
         assert shown.metadata == {"terminated": terminated, "truncated": truncated}
         ends.add((terminated, truncated))
-        with pytest.raises(SessionStateError, match="episode is over. Call reset"):
+        with pytest.raises(SessionStateError, match=r"episode is over\. Call reset"):
             environment.step(short.action_cls(action=[0, 0]))
     assert ends == {(True, False), (False, True)}
 
@@ -165,7 +164,7 @@ def test_termination_and_truncation_are_told_apart_and_no_step_follows() -> None
 def test_steps_before_a_reset_and_after_close_are_refused() -> None:
     cart_pole = GymnasiumEnvironment.of("CartPole-v1")
     environment = cart_pole()
-    with pytest.raises(SessionStateError, match="No episode was begun yet. Call reset"):
+    with pytest.raises(SessionStateError, match=r"No episode was begun yet\. Call reset"):
         environment.step(cart_pole.action_cls(action=0))
     environment.close()
     environment.close()
@@ -225,12 +224,20 @@ def test_a_rendered_text_is_what_the_model_reads() -> None:
     local = gymnasium.make("FrozenLake-v1", render_mode="ansi", is_slippery=False)
     shown = environment.reset(seed=0)
     local.reset(seed=0)
-    assert shown.message == local.render()
+    assert shown.message == "\n[S]FFF\nFHFH\nFFFH\nHFFG\n"
     assert environment.state.frame == local.render()
     html = environment.render_web(shown.model_dump())
     assert html is not None
     assert html.startswith("<pre>")
     assert "<script" not in html
+
+
+def test_colours_of_a_rendered_text_are_told_in_words() -> None:
+    message = GymnasiumEnvironment("Taxi-v4", render_mode="ansi").reset(seed=1).message
+    assert "[magenta R]" in message
+    assert "[blue B]" in message
+    assert "[yellow  ]" in message
+    assert "\x1b" not in message
 
 
 def test_an_own_description_is_what_the_model_reads() -> None:

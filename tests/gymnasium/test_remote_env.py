@@ -157,7 +157,7 @@ def test_a_step_after_the_end_raises(serve: Serve) -> None:
     env = RemoteEnv(serve("gymnasium:Blackjack-v1"))
     env.reset(seed=1)
     assert env.step(0)[2]
-    with pytest.raises(EnvironmentExecutionError, match="This episode is over. Call reset"):
+    with pytest.raises(EnvironmentExecutionError, match=r"This episode is over\. Call reset"):
         env.step(0)
     env.reset()
     env.close()
@@ -193,13 +193,16 @@ def test_a_lost_session_raises_and_stays_lost() -> None:
     env = RemoteEnv(provider=provider)
     env.reset(seed=1)
     os.kill(_process_of(provider), signal.SIGKILL)
-    with pytest.raises(OpenEnvError) as raised:
-        for _ in range(100):
-            env.step(0)
-    assert isinstance(raised.value, (SessionLostError, ConnectionFailedError))
-    with pytest.raises(OpenEnvError, match="lost|gone"):
+    with pytest.raises((SessionLostError, ConnectionFailedError)):
+        _step_to_the_end(env)
+    with pytest.raises(OpenEnvError, match=r"lost|gone"):
         env.reset()
     env.close()
+
+
+def _step_to_the_end(env: RemoteEnv) -> None:
+    for _ in range(500):
+        env.step(0)
 
 
 def _process_of(provider: ProcessProvider) -> int:

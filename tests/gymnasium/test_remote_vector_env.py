@@ -193,5 +193,5 @@ def test_frames_are_rendered_where_the_server_renders_them(serve: Serve) -> None
 
 @pytest.mark.parametrize(("number", "seeds"), [(0, None), (2, [1, 2, 3])])
 def test_numbers_that_do_not_fit_are_told(number: int, seeds: Any, cart_pole: str) -> None:
-    with pytest.raises(ConfigurationError, match="one session|give one for each"):
+    with pytest.raises(ConfigurationError, match=r"one session|give one for each"):
         RemoteVectorEnv(cart_pole, number).reset(seed=seeds)

@@ -189,7 +189,8 @@ def test_a_space_of_another_class_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "described", [{}, {"type": "Cube"}, {"type": "Discrete"}, {"type": "Discrete", "n": 0}, {"type": "Dict", "spaces": 3}]
+    "described",
+    [{}, {"type": "Cube"}, {"type": "Discrete"}, {"type": "Discrete", "n": 0}, {"type": "Dict", "spaces": 3}],
 )
 def test_json_that_describes_no_space_is_told(described: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="describes no"):

@@ -17,7 +17,7 @@ from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
-from openenv_trl.gymnasium import RemoteEnv
+from openenv_trl.gymnasium import RemoteEnv, RemoteVectorEnv
 from openenv_trl.gymnasium.stable_baselines import RemoteVecEnv
 
 Serve = Callable[[str], str]
@@ -36,12 +36,12 @@ def test_the_check_of_stable_baselines_passes(name: str, serve: Serve) -> None:
 def test_ppo_learns_cart_pole_on_a_server(cart_pole: str) -> None:
     torch.set_num_threads(1)
     envs = VecMonitor(RemoteVecEnv(cart_pole, 8))
-    settings: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8, "gamma": 0.98}
-    model = PPO("MlpPolicy", envs, learning_rate=1e-3, seed=1, device="cpu", **settings)
-    before, _ = evaluate_policy(model, envs, n_eval_episodes=16, deterministic=False)
-    model.learn(5000)
-    after, _ = evaluate_policy(model, envs, n_eval_episodes=16, deterministic=True)
-    assert before < 45
+    settings: dict[str, Any] = {"n_steps": 32, "batch_size": 64, "gae_lambda": 0.8, "gamma": 0.98}
+    model = PPO("MlpPolicy", envs, learning_rate=2e-3, seed=0, device="cpu", **settings)
+    before, _ = evaluate_policy(model, envs, n_eval_episodes=8, deterministic=False)
+    model.learn(4000)
+    after, _ = evaluate_policy(model, envs, n_eval_episodes=8, deterministic=True)
+    assert before < 40
     assert after > 3 * before, f"mean return {before:.0f} before, {after:.0f} after"
     envs.close()
 
@@ -100,8 +100,6 @@ def test_what_is_only_on_the_server_is_said_to_be_there(cart_pole: str) -> None:
 
 def test_a_loop_over_gymnasiums_vector_api_runs_as_it_stands(cart_pole: str) -> None:
     """As CleanRL's scripts have it: infos of episodes from Gymnasium's own wrapper, final observations by mask."""
-    from openenv_trl.gymnasium import RemoteVectorEnv
-
     envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(
         RemoteVectorEnv(cart_pole, 4, autoreset_mode=AutoresetMode.SAME_STEP)
     )

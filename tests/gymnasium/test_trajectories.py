@@ -16,6 +16,8 @@ import pytest
 from gymnasium.utils.env_checker import data_equivalence
 from own_environments import Everything
 
+from openenv_trl.client import GenericEnvClient
+from openenv_trl.errors import ActionValidationError
 from openenv_trl.gymnasium import RemoteEnv
 
 HERE = Path(__file__).parent
@@ -107,6 +109,28 @@ def test_infos_are_the_environments_own(addresses: dict[str, str]) -> None:
         assert isinstance(info["action_mask"], numpy.ndarray if wire == "native" else list)
         info["action_mask"][0] = 0
         remote.close()
+
+
+def test_a_process_for_each_session_plays_the_same(serve: Callable[[str], str]) -> None:
+    local = gymnasium.make("CartPole-v1")
+    remote = RemoteEnv(serve("gymnasium:CartPole-v1?execution=process"))
+    assert _assert_same_play(remote, local, seeds=(5, None), steps=30) > 20
+    with pytest.raises(ActionValidationError, match="action=9 is outside"):
+        remote.step(9)
+    remote.close()
+
+
+def test_a_model_plays_by_the_tool_and_sees_words(serve: Callable[[str], str]) -> None:
+    target = 'gymnasium:FrozenLake-v1?is_slippery=false&render_mode=ansi&action_names=["left","down","right","up"]'
+    with GenericEnvClient(serve(target)).sync() as client:
+        shown = client.reset(seed=0).observation["message"]
+        assert "[S]FFF" in shown  # the player, on the start
+        (tool,) = client.list_tools()
+        assert tool.input_schema["properties"]["action"] == {"type": "string", "enum": ["left", "down", "right", "up"]}
+        for name in ("down", "down", "right", "right", "down", "right"):
+            result = client.step({"type": "call_tool", "tool_name": "act", "arguments": {"action": name}})
+        assert (result.reward, result.done) == (1.0, True)
+        assert result.observation["message"].endswith(" Reward: 1. The episode is over.")
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -92,3 +92,25 @@ def test_an_environment_in_place_of_the_application_is_told(tmp_path: Path, name
     folder = _package(tmp_path / "game_eight", manifest=f"app: server.app:{name}\n", app=code)
     with pytest.raises(ConfigurationError, match=rf"{words}, not an application: .*create_app\(Game, \.\.\.\)"):
         load_app(folder)
+
+
+def test_a_gymnasium_environment_is_loaded_by_its_name() -> None:
+    app = load_app("gymnasium:FrozenLake-v1?is_slippery=false&map_name=8x8&max_concurrent_envs=3")
+    assert app.state.env_name == "FrozenLakeV1Environment"
+    assert app.state.max_concurrent_envs == 3
+    action = app.state.models.action_cls.model_json_schema()
+    assert action["x-gymnasium"]["observation_space"]["n"] == 64
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("gymnasium:", "Name the Gymnasium environment to serve"),
+        ("gymnasium:NoSuchThing-v0", "Gymnasium cannot make 'NoSuchThing-v0'"),
+        ("gymnasium:CartPole-v1?render_mode", "must be name=value, joined by '&'"),
+        ("gymnasium:CartPole-v1?colour=red", "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_a_gymnasium_environment_that_cannot_be_made_is_told(target: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        load_app(target)
