@@ -1,4 +1,4 @@
-"""A company's calendars as an OpenEnv environment: the client and its types. The calendars live in ``calendar_env.server``.
+"""A company's calendars as an OpenEnv environment: the client and its types. The rest is in ``calendar_env.server``.
 
 The names are imported when first used, so that a server of this package loads no client, and a client no server.
 """

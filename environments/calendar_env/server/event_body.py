@@ -52,6 +52,7 @@ RESPONSES = ("needsAction", "declined", "tentative", "accepted")
 _SWITCHES = ("guestsCanModify", "guestsCanInviteOthers", "guestsCanSeeOtherGuests")
 _ADDRESS = re.compile(r"[^@\s,;<>]{1,64}@[^@\s,;<>]{1,190}")
 _MAX_ATTENDEES = 200
+_LONGEST_PROPERTY = 1024
 _LONGEST_REMINDER = 40320  # minutes: four weeks
 
 
@@ -192,9 +193,11 @@ def _read_lines(name: str, value: Any) -> list[str]:
 def _read_properties(name: str, value: Any) -> Body:
     groups = value if isinstance(value, Mapping) else {"": None}
     for group, properties in groups.items():
-        texts = isinstance(properties, Mapping) and all(isinstance(text, str) for text in properties.values())
-        if group not in ("private", "shared") or not texts or len(properties) > 50:
-            raise invalid(f"{name} must be {{'private': {{name: text}}, 'shared': {{name: text}}}}.")
+        texts = properties.items() if isinstance(properties, Mapping) else [(None, None)]
+        fit = all(isinstance(text, str) and len(text) <= _LONGEST_PROPERTY for pair in texts for text in pair)
+        if group not in ("private", "shared") or not fit or len(texts) > 50:
+            limits = f"at most 50 names, texts of at most {_LONGEST_PROPERTY} characters"
+            raise invalid(f"{name} must be {{'private': {{name: text}}, 'shared': {{name: text}}}}: {limits}.")
     return {group: dict(properties) for group, properties in groups.items()}
 
 

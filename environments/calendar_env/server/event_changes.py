@@ -112,8 +112,7 @@ class EventChanges(ServiceContext):
         if moved:
             self._ask_again(after, calendar_id)
         asked = [guest.email for guest in after.guests if moved or restored or event.guest(guest.email) is None]
-        answer_for_rooms(self.store, after, self.acting_user, asked)
-        return self._write(event, after, send_updates)
+        return self._write(event, after, send_updates, asked)
 
     def _change_as_guest(self, event: Event, calendar_id: str, fields: Resource, send_updates: str) -> Event:
         after = event.copy()
@@ -144,7 +143,8 @@ class EventChanges(ServiceContext):
         if "attendees" in fields:
             self._change_guests(event, after, me, entries, may_modify)
         if not shared:
-            return self._write(event, after, send_updates)
+            asked = [guest.email for guest in after.guests if event.guest(guest.email) is None]
+            return self._write(event, after, send_updates, asked)
         return self._change_shared(event, event.calendar_id, shared, send_updates, after)
 
     def _change_guests(self, event: Event, after: Event, me: Guest, entries: list[Resource], may_modify: bool) -> None:
@@ -172,7 +172,6 @@ class EventChanges(ServiceContext):
         for name in ("comment", "additionalGuests"):
             if name in mine:
                 me.data[name] = mine[name]
-        answer_for_rooms(self.store, after, self.acting_user, [entry["email"] for entry in new])
 
     def _ask_again(self, after: Event, calendar_id: str) -> None:
         """People answered for another time: only the organizer's own answer stands."""
@@ -182,12 +181,13 @@ class EventChanges(ServiceContext):
                 guest.data["responseStatus"] = "needsAction"
                 guest.data.pop("comment", None)
 
-    def _write(self, before: Event, after: Event, send_updates: str) -> Event:
-        if after == before:
-            return before
-        self.touch(after)
-        if before.is_series:
-            carry_over(self.store, before, after, self.stamp)
+    def _write(self, before: Event, changed: Event, send_updates: str, asked: list[str]) -> Event:
+        """Write a change, with what follows from it: changed instances, rooms' answers, messages to people."""
+        self._keep(before, changed)
+        # Rooms look at the instances as they are now, so that these are written first.
+        after = changed.copy()
+        answer_for_rooms(self.store, after, self.acting_user, asked)
+        self._keep(changed, after)
         kept = [guest for guest in after.guests if before.guest(guest.email) is not None]
         new = [guest for guest in after.guests if before.guest(guest.email) is None]
         gone = [guest for guest in before.guests if after.guest(guest.email) is None]
@@ -199,6 +199,13 @@ class EventChanges(ServiceContext):
         if any(answer != "needsAction" for answer in answers):
             self._tell_organizer(after, send_updates)
         return after
+
+    def _keep(self, before: Event, after: Event) -> None:
+        if after == before:
+            return
+        self.touch(after)
+        if before.is_series:
+            carry_over(self.store, before, after, self.stamp)
 
     def _tell_organizer(self, event: Event, send_updates: str) -> None:
         if send_updates != "none" and event.calendar_id != self.acting_user:

@@ -67,7 +67,7 @@ class Task(Protocol):
 
 
 class TaskSource(Protocol):
-    """Where tasks come from."""
+    """Where tasks come from. Equal sources (by ``==`` and hash) share what was prepared of a task."""
 
     @property
     def families(self) -> tuple[str, ...]:

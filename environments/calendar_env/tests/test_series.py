@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from calendar_env.server.service import CalendarService
 from calendar_env.server.store import CalendarStore
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from .conftest import ANN, BOB, ROOM, As, Refused, timed
+from .conftest import ANN, BOB, NOW, ROOM, As, Refused, timed
 
 MARCH = {"timeMin": "2026-03-01T00:00:00Z", "timeMax": "2026-05-01T00:00:00Z"}
 
@@ -153,6 +157,63 @@ def test_a_series_deleted_takes_all_of_it_along(ann: CalendarService, weekly: st
     ann.events_delete("primary", weekly)
     assert starts(ann) == []
     assert {name: event["status"] for name, event in store.dump()["events"].items()} == {weekly: "cancelled"}
+
+
+def test_a_moved_series_keeps_its_room_where_only_a_cancelled_instance_would_clash(
+    ann: CalendarService, acting: As, weekly: str
+) -> None:
+    ann.events_patch("primary", weekly, {"attendees": [{"email": ROOM}]})
+    ann.events_delete("primary", instance(ann, weekly, "2026-03-23"))
+    acting(BOB).events_insert("primary", timed("2026-03-23", "14:00", "15:00", attendees=[{"email": ROOM}]))
+    moved = ann.events_patch("primary", weekly, timed("2026-03-09", "14:00", "14:30"))
+    assert moved["attendees"][0]["responseStatus"] == "accepted"
+    acting(BOB).events_insert("primary", timed("2026-03-30", "16:00", "17:00", attendees=[{"email": ROOM}]))
+    moved = ann.events_patch("primary", weekly, timed("2026-03-09", "16:00", "16:30"))
+    assert moved["attendees"][0]["responseStatus"] == "declined"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rule=st.sampled_from(["FREQ=DAILY;COUNT=20", "FREQ=WEEKLY;BYDAY=MO,TH", "FREQ=DAILY;INTERVAL=2;UNTIL=20260401"]),
+    changes=st.dictionaries(st.integers(0, 9), st.sampled_from(["cancel", "move", "rename"]), max_size=5),
+    cuts=st.sets(st.integers(2, 40), max_size=6),
+    whole_days=st.booleans(),
+)
+def test_windows_side_by_side_show_what_one_large_window_shows(
+    rule: str, changes: dict[int, str], cuts: set[int], whole_days: bool
+) -> None:
+    store = CalendarStore(id_seed="windows")
+    store.add_user(ANN, "Ann")
+    service = CalendarService(store, ANN, NOW)
+    body = timed("2026-03-09", "09:00", "09:30")
+    if whole_days:
+        body = {"start": {"date": "2026-03-09"}, "end": {"date": "2026-03-10"}}
+    series = service.events_insert("primary", {**body, "recurrence": [f"RRULE:{rule}"]})["id"]
+    found = service.events_instances("primary", series, **MARCH)["items"]
+    for number, change in changes.items():
+        if number >= len(found):
+            continue
+        if change == "cancel":
+            service.events_delete("primary", found[number]["id"])
+        else:
+            moved = timed("2026-03-29", "01:30", "04:30") if change == "move" else {"summary": "renamed"}
+            service.events_patch("primary", found[number]["id"], moved)
+    whole = service.events_list("primary", singleEvents=True, orderBy="startTime", **MARCH)["items"]
+    bounds = [
+        datetime(2026, 3, 1, tzinfo=timezone.utc) + timedelta(days=day, hours=8, minutes=15) for day in sorted(cuts)
+    ]
+    edges = [MARCH["timeMin"], *(bound.isoformat() for bound in bounds), MARCH["timeMax"]]
+    seen: dict[str, Any] = {}
+    for first, last in itertools.pairwise(edges):
+        window = {"timeMin": first, "timeMax": last, "singleEvents": True, "orderBy": "startTime"}
+        seen |= {event["id"]: event for event in service.events_list("primary", **window)["items"]}
+    # What lies across a cut is in both windows, and is the same in both.
+    assert [seen[event["id"]] for event in whole] == whole
+    assert len(seen) == len(whole)
+    for event in whole:
+        alone = service.events_get("primary", event["id"])
+        assert {name: alone[name] for name in event} == event
+    store.close()
 
 
 def test_an_instance_is_no_series_and_a_series_no_single_event(

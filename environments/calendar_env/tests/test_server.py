@@ -1,4 +1,4 @@
-"""The calendars served: through the typed client, as tools, many sessions at once, and for the public package's client."""
+"""The calendars served: by the typed client, as tools, many sessions at once, and for the public package's client."""
 
 from __future__ import annotations
 
