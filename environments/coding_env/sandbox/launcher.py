@@ -83,6 +83,7 @@ class Sandbox:
         self._groups: control_groups.ControlGroups | None = None
         self._closed = False
         self._folder = ""
+        self._left: list[str] = []  # empty workspaces that only this process may remove
         with self._lock:
             self.report = self._start()
         atexit.register(self.close)
@@ -194,8 +195,9 @@ class Sandbox:
             group = None
             with theirs:
                 try:
+                    self._tidy()
                     group = self._groups.new() if self._groups else None
-                    self._send([theirs.fileno(), *descriptors, *(group.descriptors if group else [])])
+                    workspace = self._send([theirs.fileno(), *descriptors, *(group.descriptors if group else [])])
                 except OSError as error:
                     ours.close()
                     worker.close()
@@ -208,17 +210,33 @@ class Sandbox:
                         os.close(descriptor)
                     if group is not None:
                         group.close_descriptors()
-            return SandboxSession(ours, worker, self.limits, group.release if group else None)
+
+            def close(group: control_groups.Group | None = group, workspace: str = workspace) -> None:
+                if group is not None:
+                    group.release()
+                if workspace:
+                    self._left.append(workspace)
+
+            return SandboxSession(ours, worker, self.limits, close)
         raise EnvironmentExecutionError("No session of the sandbox can be started.", phase="reset")
 
-    def _send(self, descriptors: list[int]) -> None:
+    def _tidy(self) -> None:
+        """Remove the workspaces of ended sessions, which their keepers have emptied, where only root may do that."""
+        for _ in range(len(self._left)):
+            workspace = self._left.pop(0)
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    os.rmdir(workspace)
+                except OSError:  # not yet empty
+                    self._left.append(workspace)
+
+    def _send(self, descriptors: list[int]) -> str:
         if self._first is None:
             raise BrokenPipeError("it is not there")
         uid = None
         if "user" in self.report.layers:
-            uid = (
-                self._needs.uid_base + self._started % confine.KEEPERS_AFTER
-            )  # none again soon: the old one may still be dying
+            # None again soon: the old one may still be dying.
+            uid = self._needs.uid_base + self._started % confine.KEEPERS_AFTER
         self._started += 1
         workspace = ""
         if "files" not in self.report.layers:
@@ -228,6 +246,7 @@ class Sandbox:
                 os.chown(workspace, uid, uid)
         message = frames.pack({"uid": uid, "workspace": workspace})
         socket.send_fds(self._first.way, [message], descriptors)
+        return workspace
 
 
 def _make_folder() -> str:
