@@ -75,7 +75,25 @@ async def make_an_event(env: GenericEnvClient) -> None:
     assert (result.reward, result.done) == (1.0, True)
 
 
+async def hold_the_joystick(env: GenericEnvClient) -> None:
+    """Pong, seed 7, with every chance that there is: the frames are those of this process."""
+    from atari_env.models import AtariAction
+    from atari_env.server.atari_environment import PongEnvironment
+
+    chance: dict[str, Any] = {"seed": 7, "repeat_action_probability": 0.25, "noop_max": 30, "frameskip": [2, 6]}
+    here = PongEnvironment()
+    expected, result = here.reset(**chance), await env.reset(**chance)
+    for number in range(200):
+        assert bytes(result.observation["screen"]) == expected.screen.tobytes()
+        assert result.observation["frame_number"] == expected.frame_number
+        action = number % 6
+        expected, result = here.step(AtariAction(action_id=action)), await env.step({"action_id": action})
+    words = await env.step({"type": "call_tool", "tool_name": "act", "arguments": {"action": "FIRE", "repeat": 2}})
+    assert words.observation["message"] == here.hold("FIRE", 2).message
+
+
 EPISODES: dict[str, Play] = {
+    "atari_env": hold_the_joystick,
     "blackjack_env": play_a_hand,
     "calendar_env": make_an_event,
     "coding_env": solve_a_task,
