@@ -49,7 +49,7 @@ class Visit:
         self.address = address
         self.expected: list[str] = []
         self.console: list[str] = []
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(30_000)
         page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.console.append(f"exception: {error}"))
 

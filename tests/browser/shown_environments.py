@@ -148,6 +148,7 @@ class Everything(Action):
     note: str | None = None
     at: Point
     tags: list[str] = Field(default_factory=list)
+    span: int | tuple[int, int] | None = None
     shape: Annotated[Circle | Box, Field(discriminator="kind")]
     extra: dict[str, Any] = Field(default_factory=dict)
 

@@ -58,6 +58,19 @@ def test_a_click_on_an_offered_action_changes_the_picture(serve: Serve, visit: C
     assert (chart.locator("rect.gain").count(), chart.locator("rect.loss").count()) == (1, 1)
 
 
+def test_blackjacks_cards_lie_on_the_table(serve: Serve, visit: Callable[..., Any]) -> None:
+    seen = visit(serve("blackjack_env")).reset(seed="1")
+    inside = seen.page.frame_locator("#rendered iframe")
+    assert inside.locator(".card").all_inner_texts() == ["2", "", "9", "10"]
+    frame = seen.page.locator("#rendered iframe")
+    height = frame.evaluate("frame => [frame.clientHeight, frame.contentDocument.body.scrollHeight]")
+    assert height[0] == height[1] > 100
+    seen.page.get_by_role("toolbar").get_by_role("button", name="stand").nth(0).click()
+    seen.outcome("done")
+    assert inside.locator(".back").count() == 0
+    assert inside.locator(".card").all_inner_texts()[-2:] == ["9", "10"]
+
+
 def test_nothing_that_an_environment_renders_is_carried_out(serve: Serve, visit: Callable[..., Any]) -> None:
     address = serve("forger")
     seen = visit(address)

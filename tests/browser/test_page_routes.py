@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -258,3 +263,39 @@ def test_among_several_workers_each_visitor_finds_their_own(serve: Serve) -> Non
     with socket(address, "openenv.web") as page:
         assert told(page, "server")["workers"] == 2
         assert ask(page, "reset")["data"]["done"] is False
+
+
+def test_a_server_without_a_page_imports_none_of_it() -> None:
+    code = (
+        "import sys, os\nfrom blackjack_env.server.app import app\n"
+        "assert not [name for name in sys.modules if name.startswith('openenv_trl.server.web.')]\n"
+        "assert '/ws/ui' not in app.state.doors\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if "WEB_INTERFACE" not in name}
+    subprocess.run([sys.executable, "-c", code], check=True, env=clean)
+
+
+@pytest.mark.parametrize("command", [["openenv_trl.cli", "serve"], ["openenv_trl.server"]])
+def test_serve_web_serves_the_page_and_tells_where_there_can_be_none(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text("async def app(scope, receive, send):\n    raise SystemExit\n")
+    folder = str(Path(__file__).parents[2] / "environments" / "blackjack_env")
+    for target, expected in ((folder, "Serving on (.*)"), ("bare:app", "--web has no (effect)")):
+        line = [sys.executable, "-m", *command, target, "--web", "--port", "0"]
+        with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as server:
+            assert server.stderr is not None
+            found = next(filter(None, (re.search(expected, each) for each in server.stderr)))
+            if target == folder:
+                assert httpx.get(f"{found[1]}/web/").status_code == 200
+            server.terminate()
+
+
+def test_the_public_functions_page_is_there_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from blackjack_env.models import BlackjackAction, BlackjackObservation
+    from blackjack_env.server.blackjack_environment import BlackjackEnvironment
+
+    from openenv_trl.compat.env_server.web_interface import create_web_interface_app
+
+    monkeypatch.delenv("ENABLE_WEB_INTERFACE", raising=False)
+    app = create_web_interface_app(BlackjackEnvironment, BlackjackAction, BlackjackObservation, "cards", 3)
+    assert "/ws/ui" in app.state.doors
+    assert (app.state.env_name, app.state.max_concurrent_envs) == ("cards", 3)

@@ -89,6 +89,9 @@ def test_every_kind_of_field_arrives_as_it_was_filled_in(serve: Serve, visit: Ca
     for text in ("a", "b"):
         form.get_by_role("button", name="Add to tags").click()
         seen.page.keyboard.type(text)
+    form.get_by_label("Kind of span").select_option("list")
+    for part, value in (("span 1", "2"), ("span 2", "4")):
+        form.get_by_label(part).fill(value)
     form.get_by_label("Kind of shape").select_option("Box")
     form.get_by_role("button", name="Add to corners").click()
     form.get_by_role("group", name="corners 1").get_by_label("x").fill("1")
@@ -104,6 +107,7 @@ def test_every_kind_of_field_arrives_as_it_was_filled_in(serve: Serve, visit: Ca
         "note": "two words",
         "at": {"x": -3, "y": 0},
         "tags": ["a", "b"],
+        "span": [2, 4],
         "shape": {"kind": "box", "corners": [{"x": 1, "y": 0}]},
         "extra": {"deep": [1, {"er": None}]},
     }

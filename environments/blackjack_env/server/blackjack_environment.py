@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 # By the package's own name, not relative: this module is also loaded as ``server.blackjack_environment``,
 # where an app is named ``server.app:app`` and run from this folder.
 from blackjack_env.models import BlackjackAction, BlackjackObservation, BlackjackState
+from blackjack_env.server.cards import table_of
 from blackjack_env.server.shoe import Shoe
 from openenv_trl.environment import Environment, tool
 from openenv_trl.errors import ConfigurationError, SessionStateError
@@ -163,6 +164,10 @@ class BlackjackEnvironment(Environment[BlackjackAction, BlackjackObservation, Bl
     ) -> BlackjackObservation:
         """Like `step`: it takes microseconds and never waits."""
         return self._play(action.move)
+
+    def render_web(self, observation: dict[str, Any]) -> str | None:
+        """The two hands as cards: what the debug page shows."""
+        return table_of(observation)
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Name, version and a description of the rules in one sentence."""

@@ -12,6 +12,7 @@ export class FieldError extends Error {
   }
 }
 
+const MOST_AT_ONCE = 6; // fields of a form; further optional ones are folded
 const LONG_TEXT = /code|script|text|content|body|sql|prompt|query|source/i;
 
 /** An editor for a schema. `optional` fields may be left empty: they then read as undefined. */
@@ -98,7 +99,7 @@ function select({ field, name, optional }) {
   const given = field.schema.default;
   if (optional && given === undefined) input.append(make("option", { value: "" }, "—"));
   for (const value of field.values) {
-    const text = value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value);
+    const text = { null: "none", true: "yes", false: "no" }[value] ?? (typeof value === "string" ? value : JSON.stringify(value));
     input.append(make("option", { value: JSON.stringify(value) }, text));
   }
   if (given !== undefined) input.value = JSON.stringify(given);
@@ -136,7 +137,7 @@ function object({ field, root, name, depth }) {
   for (const [each, inner] of Object.entries(schema.properties)) {
     editors.set(each, editorFor(inner, root, each, !required.has(each), depth + 1));
   }
-  const nodes = [...editors.values()].map((editor) => editor.node);
+  const nodes = depth ? [...editors.values()].map((editor) => editor.node) : folded(editors, required);
   if (!depth) nodes.unshift(...(schema.description ? [make("p", { class: "hint" }, schema.description)] : []));
   const node = depth ? make("fieldset", {}, make("legend", {}, name), ...nodes) : make("div", { class: "fields" }, ...nodes);
   const read = () => {
@@ -150,6 +151,15 @@ function object({ field, root, name, depth }) {
   };
   const write = (value) => editors.forEach((editor, each) => editor.write(value?.[each] ?? schema.properties[each].default));
   return { node, read, write, locate: ([first, ...rest]) => editors.get(first)?.locate(rest) ?? null };
+}
+
+/** A form's fields: the required ones and the first few others at once, the rest behind a fold. */
+function folded(editors, required) {
+  const at = [...editors].map(([name, { node }], index) => ({ node, plain: required.has(name) || index < MOST_AT_ONCE - 1 }));
+  if (at.length <= MOST_AT_ONCE || at.filter((each) => !each.plain).length < 2) return at.map((each) => each.node);
+  const rest = at.filter((each) => !each.plain).map((each) => each.node);
+  const more = make("details", {}, make("summary", {}, `${rest.length} more options`), make("div", { class: "fields" }, ...rest));
+  return [...at.filter((each) => each.plain).map((each) => each.node), more];
 }
 
 function tuple({ field, root, name, depth }) {
@@ -209,8 +219,8 @@ function union({ field, root, name, optional, depth }) {
     choose();
     if (value !== undefined && value !== null) editor?.write(value);
   };
-  const initial = schema.default === undefined && optional ? variants.findIndex((each) => each.type === "null") : -1;
-  write(schema.default ?? (initial >= 0 ? null : undefined));
+  const mayBeNone = variants.some((each) => each.type === "null");
+  write("default" in schema ? schema.default : optional && mayBeNone ? null : undefined);
   return {
     node: make("div", { class: "union" }, labelled(`Kind of ${name}`, { schema }, input, !optional), place),
     read: () => (editor ? editor.read() : null),

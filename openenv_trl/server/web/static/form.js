@@ -22,6 +22,7 @@ export function buildForm({ schema, label, submit, fail, secondary }) {
   };
   const clear = () => form.querySelectorAll("[aria-invalid]").forEach((input) => input.removeAttribute("aria-invalid"));
   const blame = (input) => {
+    for (let fold = input?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     input?.setAttribute("aria-invalid", "true");
     input?.focus();
   };
@@ -62,7 +63,7 @@ export function buildForm({ schema, label, submit, fail, secondary }) {
     blame: (paths) => {
       clear();
       const inputs = paths.map((path) => editor.locate(path.map(String))).filter(Boolean);
-      inputs.forEach((input) => input.setAttribute("aria-invalid", "true"));
+      inputs.forEach(blame);
       inputs[0]?.focus();
     },
     disable: (disabled) => (send.disabled = disabled),

@@ -73,6 +73,7 @@ function union(schema, variants, root, depth) {
     const { anyOf, oneOf, type, ...words } = schema;
     const inner = fieldOf({ ...rest[0], ...words }, root, depth);
     if (inner.kind === "enum" && nullable) return { ...inner, values: [...inner.values, null] };
+    if (inner.kind === "boolean" && nullable) return choice(inner.schema, [true, false, null]);
     if (["string", "integer", "number"].includes(inner.kind)) return { ...inner, nullable };
     if (!nullable) return inner;
   }
