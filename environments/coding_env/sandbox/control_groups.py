@@ -86,6 +86,15 @@ class ControlGroups:
         self._count += 1
         group = Group()
         self._made.append(group)
+        try:
+            self._make(group)
+        except OSError:
+            group.close_descriptors()
+            group.release()
+            raise
+        return group
+
+    def _make(self, group: Group) -> None:
         limited: set[str] = set()
         for own in self._own.folders:
             folder = own / str(self._count)
@@ -95,7 +104,6 @@ class ControlGroups:
             group.descriptors.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
         if not limited >= CONTROLLERS:
             raise OSError(0, f"it counts only {', '.join(sorted(limited)) or 'nothing'}")
-        return group
 
     @contextlib.contextmanager
     def for_a_trial(self) -> Generator[list[int]]:

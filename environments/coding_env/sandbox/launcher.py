@@ -64,6 +64,12 @@ class Sandbox:
         bubblewrap: Bubblewrap = "auto",
     ) -> None:
         self.limits = limits or Limits()
+        unknown = sorted(set(disabled) - set(confine.LAYERS))
+        if unknown:
+            raise ConfigurationError(
+                f"The sandbox has no layer {', '.join(unknown)} to leave out (CODING_DISABLED_LAYERS). Its layers are "
+                f"{', '.join(confine.LAYERS)}."
+            )
         self._needs = first_process.Needs(
             self.limits,
             packages=tuple(os.path.realpath(folder) for folder in packages),
@@ -121,18 +127,21 @@ class Sandbox:
             while self._ready:
                 self._ready.popleft().close()
             self._stop()
+            self._leave_groups()
         atexit.unregister(self.close)
 
     def _start(self) -> SandboxReport:
         if not kernel.IS_LINUX:
             raise ConfigurationError("The coding environment's sandbox needs Linux. Elsewhere, run its Docker image.")
         no_groups = "switched off"
-        if "cgroup" not in self._needs.disabled:
+        # Sessions that outlive the first process keep theirs.
+        if "cgroup" not in self._needs.disabled and self._groups is None:
             self._groups, no_groups = control_groups.find(self.limits)
         try:
             self._first = self._start_first(no_groups)
         except NotStartedError as error:
             self._stop()
+            self._leave_groups()
             raise ConfigurationError(f"The sandbox's process could not be started: {error}.") from error
         report = self._first.report
         if "cgroup" not in report.layers:
@@ -179,7 +188,6 @@ class Sandbox:
             self._first.stop()
             self._first = None
         zygote.remove_folder(self._folder)  # where it could not do so itself
-        self._leave_groups()
 
     def _leave_groups(self) -> None:
         if self._groups is not None:
@@ -190,17 +198,18 @@ class Sandbox:
         if self._closed:
             raise EnvironmentExecutionError("The sandbox was closed.", phase="reset")
         for _ in range(2):
+            group = self._new_group()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             worker, descriptors = open_worker()
-            group = None
             with theirs:
                 try:
                     self._tidy()
-                    group = self._groups.new() if self._groups else None
                     workspace = self._send([theirs.fileno(), *descriptors, *(group.descriptors if group else [])])
                 except OSError as error:
                     ours.close()
                     worker.close()
+                    if group is not None:
+                        group.release()
                     logger.warning("The sandbox's process is started anew: %s", error)
                     self._stop()
                     self._start()
@@ -219,6 +228,16 @@ class Sandbox:
 
             return SandboxSession(ours, worker, self.limits, close)
         raise EnvironmentExecutionError("No session of the sandbox can be started.", phase="reset")
+
+    def _new_group(self) -> control_groups.Group | None:
+        try:
+            return self._groups.new() if self._groups else None
+        except OSError as error:
+            raise EnvironmentExecutionError(
+                f"No session of the sandbox can be started: it gets no control group ({error}). End sessions, or raise "
+                "the limit on groups; or leave the layer out: CODING_DISABLED_LAYERS=cgroup.",
+                phase="reset",
+            ) from error
 
     def _tidy(self) -> None:
         """Remove the workspaces of ended sessions, which their keepers have emptied, where only root may do that."""

@@ -236,3 +236,22 @@ async def test_a_process_joins_a_group_of_the_second_version_which_goes_when_it_
     groups.close()
     assert group.folders == []
     assert not groups._own.folders  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_sessions_keep_their_groups_when_the_first_process_is_started_anew() -> None:
+    sandbox = with_groups(Sandbox(Limits(), warm=0))
+    before = sandbox.take()
+    assert (await run(before, "1")).stdout == "1\n"
+    groups = sandbox._groups  # pyright: ignore[reportPrivateUsage]
+    assert groups is not None
+    process = sandbox._zygote  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    process.kill()
+    process.wait()
+    after = sandbox.take()
+    assert (await run(after, "2")).stdout == "2\n"
+    assert sandbox._groups is groups  # pyright: ignore[reportPrivateUsage]
+    assert (await run(before, "3")).stdout == "3\n"
+    for each in (before, after):
+        each.close()
+    sandbox.close()

@@ -17,6 +17,7 @@ from coding_env.server.coding_environment import CodingEnvironment
 from coding_env.server.settings import EpisodeSettings, SandboxSettings
 
 from openenv_trl.client import GenericEnvClient, fetch_metadata
+from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers import ProcessProvider
 
 pytestmark = pytest.mark.anyio
@@ -128,6 +129,11 @@ async def test_the_server_says_what_its_sandbox_is_worth_and_warns_where_that_is
     # And the layers hold: that it is told does not yet mean that it is so.
     assert (await stdout(environment, _layers_seen(environment))) == _json(True)
     environment.close()
+
+
+def test_a_layer_that_there_is_not_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"no layer netwrok .*CODING_DISABLED_LAYERS.* network,"):
+        CodingEnvironment(sandbox=SandboxSettings(disabled_layers=("netwrok",)))
 
 
 @pytest.mark.parametrize("kind", ["as it is here", "filter only"])
