@@ -10,10 +10,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 
-from openenv_trl.errors import SessionStateError
+from openenv_trl.errors import ConfigurationError, SessionStateError
+from openenv_trl.server.workers.place import current_place
 from openspiel_env.server.games import Game
 from openspiel_env.server.opponents import Policy
 from openspiel_env.server.table import Seeds, Table
+
+
+def require_one_loop(execution: str) -> None:
+    """Check that all sessions of this server are on one event loop, where they can wait for each other.
+
+    Args:
+        execution: Where the server runs an environment's code.
+
+    Raises:
+        ConfigurationError: They are not; the text says what to set.
+    """
+    place = current_place()
+    if place is not None and place.count > 1:
+        raise ConfigurationError(
+            f"This server has {place.count} worker processes, and the sessions of a match must be in one. Start it "
+            "with one worker (--workers 1, OPENENV_TRL_WORKERS=1) to have sessions play each other."
+        )
+    if execution != "loop":
+        raise ConfigurationError(
+            "Sessions can play each other on the server's event loop only: leave OPENENV_TRL_EXECUTION unset, not "
+            f"'{execution}'."
+        )
 
 
 class Lobby:

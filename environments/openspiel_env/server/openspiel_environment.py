@@ -13,7 +13,7 @@ import copyreg
 import functools
 import os
 from abc import ABCMeta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import anyio.to_thread
 
@@ -21,11 +21,10 @@ import anyio.to_thread
 # where an app is named ``server.app:app`` and run from this folder.
 from openenv_trl.environment import Environment
 from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
-from openenv_trl.server.workers.place import current_place
 from openenv_trl.types import EnvironmentMetadata, Tool
 from openspiel_env.models import OpenSpielAction, OpenSpielObservation, OpenSpielState
 from openspiel_env.server import games
-from openspiel_env.server.lobby import Lobby
+from openspiel_env.server.lobby import Lobby, require_one_loop
 from openspiel_env.server.match import Match, play_policies
 from openspiel_env.server.move_tools import tools_of, with_moves_listed
 from openspiel_env.server.moves import move_text, read_move
@@ -143,7 +142,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
         """
         opening = opening_of(self.GAME, {**kwargs, "seed": seed}, self._defaults)
         if opening.match_name is not None:
-            self._require_a_shared_loop()
+            require_one_loop(self._effective_execution)
         for policy in opening.policies.values():
             if policy.blocks:
                 await anyio.to_thread.run_sync(policy.prepare, abandon_on_cancel=True)
@@ -330,19 +329,6 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
         if table is not None:
             table.get_up(self._settings.agent_player)
 
-    def _require_a_shared_loop(self) -> None:
-        place = current_place()
-        if place is not None and place.count > 1:
-            raise ConfigurationError(
-                f"This server has {place.count} worker processes, and the sessions of a match must be in one. Start it "
-                "with one worker (--workers 1, OPENENV_TRL_WORKERS=1) to have sessions play each other."
-            )
-        if self._effective_execution != "loop":
-            raise ConfigurationError(
-                "Sessions can play each other on the server's event loop only: leave OPENENV_TRL_EXECUTION unset, not "
-                f"'{self._effective_execution}'."
-            )
-
 
 @functools.lru_cache(maxsize=256)
 def environment_class(game_name: str) -> type[OpenSpielEnvironment]:
@@ -360,11 +346,11 @@ def environment_class(game_name: str) -> type[OpenSpielEnvironment]:
         "LOBBY": Lobby(),
         "__doc__": f"The game {game_name}: see `OpenSpielEnvironment`.",
     }
-    return _GameClass(f"{title}Environment", (OpenSpielEnvironment,), attributes)
+    return cast("type[OpenSpielEnvironment]", _GameClass(f"{title}Environment", (OpenSpielEnvironment,), attributes))
 
 
-def _sent(game_class: type[OpenSpielEnvironment]) -> Any:
-    made = game_class is not OpenSpielEnvironment and game_class.__bases__ == (OpenSpielEnvironment,)
+def _sent(game_class: Any) -> Any:
+    made = game_class.__bases__ == (OpenSpielEnvironment,)
     return (environment_class, (game_class.GAME,)) if made else game_class.__qualname__
 
 

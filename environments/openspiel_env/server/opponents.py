@@ -11,7 +11,7 @@ import importlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from openenv_trl.errors import ConfigurationError
 from openspiel_env.server.games import Game
@@ -157,7 +157,7 @@ def imported(name: str, path: str) -> Choose:
     """
     module, _, attribute = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found: Any = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"The policy '{name}' cannot be imported from '{path}': {error}. Give it as \"package.module:function\", "
@@ -165,4 +165,4 @@ def imported(name: str, path: str) -> Choose:
         ) from error
     if not callable(found):
         raise ConfigurationError(f"The policy '{name}' ('{path}') is no function but {found!r:.60}.")
-    return found
+    return cast("Choose", found)

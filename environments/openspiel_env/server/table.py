@@ -34,6 +34,8 @@ async def play_policies_async(match: Match, mover: int) -> None:
         try:
             if choice.policy.blocks:
                 action = await anyio.to_thread.run_sync(choice.think, abandon_on_cancel=True)
+                if match.over:  # somebody left meanwhile
+                    return
             else:
                 action = choice.think()
             match.choose(choice.player, action)

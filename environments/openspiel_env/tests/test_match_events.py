@@ -129,3 +129,30 @@ async def test_a_call_that_is_cancelled_while_a_policy_computes_leaves_the_match
     assert match.early_end is not None
     assert match.early_end.kind == "left"
     assert (await environment.reset_async(seed=0)).legal_actions == list(range(9))
+
+
+async def test_a_session_that_leaves_while_a_policy_computes_ends_the_match_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(TESTS))
+    monkeypatch.setenv("OPENSPIEL_TEST_GATE", str(tmp_path / "open"))
+    held_up = MatchSettings(policies={"held_up": "own_policies:held_up"}, game_params={"players": 3})
+    leaves, stays = (environment_class("kuhn_poker")(held_up) for _ in range(2))
+    arguments = {"match": "left", "opponent_policy": "session,session,held_up"}
+    seen: list[OpenSpielObservation] = []
+
+    async def stay() -> None:
+        await stays.reset_async(agent_player=1, **arguments)
+        seen.append(await stays.step_async(OpenSpielAction(action_id=1)))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(stay)
+        await leaves.reset_async(**arguments)
+        group.start_soon(leaves.step_async, OpenSpielAction(action_id=0))
+        while not (tmp_path / "entered").exists():
+            await anyio.lowlevel.checkpoint()
+        leaves.close()
+        (tmp_path / "open").touch()
+    assert (seen[0].done, seen[0].reward, seen[0].metadata["match_end"]) == (True, 0.0, "left")
+    assert stays._match is not None
+    assert stays._match.state.history()[3:] == [0, 1]

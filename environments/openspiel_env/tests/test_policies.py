@@ -231,6 +231,9 @@ REPLAYED = [
     ("tic_tac_toe", "greedy", {"agent_player": 1}),
     ("kuhn_poker", "cfr:100", {"agent_player": 1}),
     ("tic_tac_toe", "corner", {}),
+    ("2048", "random", {}),
+    ("goofspiel", "random", {"game_params": {"num_cards": 4}}),
+    ("leduc_poker", "random", {"agent_player": 1}),
 ]
 REPLAY = """
 import json, random, sys
