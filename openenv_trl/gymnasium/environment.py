@@ -59,6 +59,7 @@ class GymnasiumEnvironment(
         **arguments: As `of`.
 
     Attributes:
+        env_id: The environment's name.
         action_cls: The class of actions, for ``create_app``.
         observation_cls: The class of observations.
         action_space: What steps take.
@@ -72,6 +73,7 @@ class GymnasiumEnvironment(
     SUPPORTS_CONCURRENT_SESSIONS: ClassVar[bool] = True
     EXECUTION: ClassVar[Execution] = "thread"
 
+    env_id: ClassVar[str] = ""
     action_cls: ClassVar[type[GymnasiumAction]] = GymnasiumAction
     observation_cls: ClassVar[type[GymnasiumObservation]] = GymnasiumObservation
     action_space: ClassVar[AnySpace]
@@ -188,7 +190,7 @@ class GymnasiumEnvironment(
         return GymnasiumState(
             episode_id=self._episode_id,
             step_count=self._step_count,
-            env_id=cast("Recipe", self._recipe).name,
+            env_id=self.env_id,
             seed=self._seed,
             episodes_since_seed=self._episodes_since_seed,
             frame=self._frame(),
@@ -196,9 +198,9 @@ class GymnasiumEnvironment(
 
     def get_metadata(self) -> EnvironmentMetadata:
         """The environment's name and its spaces, in words."""
-        name = cast("Recipe", self._recipe).name
         spaces = f"Actions: {self.action_space}. Observations: {self.observation_space}."
-        return EnvironmentMetadata(name=name, description=f"The Gymnasium environment {name}. {spaces}")
+        description = f"The Gymnasium environment {self.env_id}. {spaces}"
+        return EnvironmentMetadata(name=self.env_id, description=description)
 
     def render_web(self, observation: dict[str, Any]) -> str | None:
         """The frame as a picture or as text; else the observation's picture, where it is one."""
@@ -297,6 +299,7 @@ class GymnasiumEnvironment(
             "SUPPORTS_CONCURRENT_SESSIONS": recipe.concurrent,
             "EXECUTION": recipe.execution or ("auto" if quick else "thread"),
             "REPEATABLE": not facts["nondeterministic"],
+            "env_id": recipe.name,
             "action_cls": acted,
             "observation_cls": observed,
             "action_space": actions,

@@ -41,6 +41,7 @@ def gymnasium_app(env: Makeable, *, max_concurrent_envs: int | None = None, **ar
         environment,
         environment.action_cls,
         environment.observation_cls,
+        env_name=environment.env_id,
         max_concurrent_envs=max_concurrent_envs,
         state_cls=GymnasiumState,
     )

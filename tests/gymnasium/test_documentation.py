@@ -26,7 +26,11 @@ def test_the_code_runs(index: int, cart_pole: str, serve: Callable[[str], str]) 
     names: dict[str, object] = {}
     exec(code, names)
     for each in names.values():
-        if type(each).__module__.startswith(("openenv_trl", "gymnasium.wrappers")) and hasattr(each, "close"):
+        if (
+            not isinstance(each, type)
+            and type(each).__module__.startswith(("openenv_trl", "gymnasium.wrappers"))
+            and hasattr(each, "close")
+        ):
             each.close()
 
 

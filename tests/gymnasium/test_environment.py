@@ -38,7 +38,7 @@ def test_classics_keep_the_contract(name: str) -> None:
 
 def test_atari_keeps_the_contract() -> None:
     pong = GymnasiumEnvironment.of("ale_py:ALE/Pong-v5", obs_type="ram")
-    found = check_environment(pong, seeds=(0, 1), steps=4)
+    found = check_environment(pong, seeds=(0,), steps=2)
     assert not [finding for finding in found if finding.level != "note"], str(found)
 
 

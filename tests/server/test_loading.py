@@ -96,7 +96,7 @@ def test_an_environment_in_place_of_the_application_is_told(tmp_path: Path, name
 
 def test_a_gymnasium_environment_is_loaded_by_its_name() -> None:
     app = load_app("gymnasium:FrozenLake-v1?is_slippery=false&map_name=8x8&max_concurrent_envs=3")
-    assert app.state.env_name == "FrozenLakeV1Environment"
+    assert app.state.env_name == "FrozenLake-v1"
     assert app.state.max_concurrent_envs == 3
     action = app.state.models.action_cls.model_json_schema()
     assert action["x-gymnasium"]["observation_space"]["n"] == 64
