@@ -141,7 +141,7 @@ class Company:
 
     def _person(self, name: str, team: str, zone: str, lead: str | None) -> Person:
         start, end = self.rng.choice((("09:00", "17:00"), ("09:00", "17:00"), ("08:00", "16:00"), ("09:30", "17:30")))
-        hours = dict.fromkeys(("MO", "TU", "WE", "TH", "FR"), (start, end))
+        hours: dict[str, Sequence[str]] = dict.fromkeys(("MO", "TU", "WE", "TH", "FR"), (start, end))
         if self.rng.random() < 0.15:
             hours["FR"] = (start, "14:00")
         title = self.rng.choice(tuple(words.TEAMS[team])) if lead else f"Head of {team}"

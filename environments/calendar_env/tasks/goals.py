@@ -82,7 +82,7 @@ class Changed:
         old = difference.before.occurrences[self.key]
         if self.key in difference.changed:
             new = difference.after.occurrences[self.key]
-            names = {*self.wanted, *self.any_of, *self._loosely(difference.changed[self.key], new)}
+            names = {*self.wanted, *self.any_of, *self._loosely(difference.changed[self.key], old, new)}
             touched = bool(difference.changed[self.key] & {*self.wanted, *self.any_of})
             difference.claim(self.key, names)
             return self._share(new) if touched else 0.0
@@ -94,16 +94,21 @@ class Changed:
         difference.removed.discard(self.key)
         difference.added.discard(new_key)
         new = difference.after.occurrences[new_key]
-        other = changed_fields(old, new) - {*self.wanted, *self.any_of, *self._loosely(set(new), new)}
+        other = changed_fields(old, new) - {
+            *self.wanted,
+            *self.any_of,
+            *self._loosely(changed_fields(old, new), old, new),
+        }
         return self._share(new) * (0.5 if other else 1.0)
 
-    def _loosely(self, names: set[str], new: Fields) -> list[str]:
-        # Rooms answer anew when the time changes, and so is the user asked anew.
+    def _loosely(self, names: set[str], old: Fields, new: Fields) -> list[str]:
+        # Rooms answer anew when the time changes. Who is new on the list, or off it, is another matter.
         time = bool({"start", "end"} & self.wanted.keys())
         return [
             name
             for name in names
-            if name.startswith(tuple(self.loose)) or (time and name.startswith(("guest ", "room ")) and name in new)
+            if name.startswith(tuple(self.loose))
+            or (time and name.startswith(("guest ", "room ")) and name in old and name in new)
         ]
 
     def _successor(self, old: Fields, difference: Difference) -> Key | None:

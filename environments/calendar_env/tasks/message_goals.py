@@ -37,8 +37,7 @@ class Told:
 
     def reached(self, difference: Difference, message: str) -> float:
         """The share of the words that it holds; 0 where nothing was done."""
-        before, after = difference.before, difference.after
-        if (before.occurrences, before.rows) == (after.occurrences, after.rows):
+        if not _something_done(difference):
             return 0.0
         return sum(word.casefold() in message.casefold() for word in self.words) / len(self.words)
 
@@ -51,6 +50,13 @@ class Mailed:
     recipients: Sequence[str]
 
     def reached(self, difference: Difference, message: str) -> float:
-        """The share of them who were written to."""
+        """The share of them who were written to; 0 where nothing was done."""
+        if not _something_done(difference):
+            return 0.0
         told = {recipient for _, _, recipient in difference.sent}
         return len(told & set(self.recipients)) / len(self.recipients)
+
+
+def _something_done(difference: Difference) -> bool:
+    before, after = difference.before, difference.after
+    return (before.occurrences, before.rows) != (after.occurrences, after.rows)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dateutil.rrule import rruleset, rrulestr
+from dateutil.rrule import rrule, rruleset, rrulestr
 
 Key = tuple[str, str]
 """Names an occurrence: the id of the event or series, and the start it has by its series' rule ("" for no series)."""
@@ -114,7 +114,9 @@ def _local_starts(
     for line in lines:
         name, _, value = line.partition(":")
         if name == "RRULE":
-            rules.rrule(rrulestr(_until_in(value, zone), dtstart=first))
+            rule = rrulestr(_until_in(value, zone), dtstart=first)
+            assert isinstance(rule, rrule)
+            rules.rrule(rule)
         else:
             zone_of_line = re.search(r"TZID=([^;:]+)", name)
             for text in value.split(","):

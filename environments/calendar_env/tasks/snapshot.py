@@ -124,10 +124,10 @@ class Difference:
 
     before: Snapshot
     after: Snapshot
-    removed: set[Key] = field(default_factory=set)
-    added: set[Key] = field(default_factory=set)
-    changed: dict[Key, set[str]] = field(default_factory=dict)
-    rows: set[Row] = field(default_factory=set)
+    removed: set[Key] = field(default_factory=set[Key])
+    added: set[Key] = field(default_factory=set[Key])
+    changed: dict[Key, set[str]] = field(default_factory=dict[Key, set[str]])
+    rows: set[Row] = field(default_factory=set[Row])
 
     def __post_init__(self) -> None:
         old, new = self.before.occurrences, self.after.occurrences

@@ -67,7 +67,11 @@ def draft(rng: random.Random, level: str) -> Draft:
 
 def _enough(role: str | None) -> Any:
     """What the rule may be; to take away what gives no more than all colleagues have is as good as to keep it."""
-    return role if role != "freeBusyReader" else lambda value: value in (None, "freeBusyReader")
+    return _free_busy_at_most if role == "freeBusyReader" else role
+
+
+def _free_busy_at_most(role: str | None) -> bool:
+    return role in (None, "freeBusyReader")
 
 
 def _audit(company: Company) -> Draft:

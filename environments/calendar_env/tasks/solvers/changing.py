@@ -47,7 +47,12 @@ def change_following(spec: Spec, desk: Desk) -> str:
     going_on = rule
     count = re.search(r"COUNT=(\d+)", rule)
     if count is not None:
-        where = {"calendarId": "primary", "eventId": old["id"], "timeMax": cut.isoformat(), "showDeleted": True}
+        where: dict[str, Any] = {
+            "calendarId": "primary",
+            "eventId": old["id"],
+            "timeMax": cut.isoformat(),
+            "showDeleted": True,
+        }
         before = desk.all_pages("events_instances", **where)
         going_on = rule.replace(count[0], f"COUNT={int(count[1]) - len(before)}")
     attendees = [{"email": each["email"]} for each in old["attendees"]]
@@ -93,7 +98,7 @@ def hand_over(spec: Spec, desk: Desk) -> str:
     else:
         tomorrow = midnight(spec["today"] + timedelta(days=1), spec["zone"])
         found = desk.events(tomorrow, tomorrow + timedelta(weeks=12), words=spec["project"])
-        handed = []
+        handed: list[str] = []
         for event in found:
             if not event.get("summary", "").startswith(spec["project"]) or not desk.is_mine(event):
                 continue

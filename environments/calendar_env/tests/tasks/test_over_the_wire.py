@@ -78,7 +78,9 @@ async def test_the_rollout_engine_brings_the_solvers_reward() -> None:
     ]
     settings = PoolSettings(max_replicas=1, sessions_per_replica=len(rows))
     async with replica_pool(ProcessProvider(str(PACKAGE)), settings) as pool:
-        engine = RolloutEngine(pool, None, limits=RolloutLimits(max_turns=40, max_completion_tokens=100_000), fetch_schema=fetch_schema)
+        engine = RolloutEngine(
+            pool, None, limits=RolloutLimits(max_turns=40, max_completion_tokens=100_000), fetch_schema=fetch_schema
+        )
         trajectories = await engine.run(episodes, ScriptedMessagePolicy(SolverMessages(tasks)))
     ended = [(task.id, each.end_reason, total_reward(each)) for task, each in zip(tasks, trajectories, strict=True)]
     assert ended == [(task.id, EndReason.DONE, 1.0) for task in tasks]
