@@ -40,7 +40,7 @@ class Arena:
         self.sandbox = Sandbox(LIMITS, warm=1, disabled=disabled)
         self.alone = os.environ.get("OPENENV_ATTACK_LIMITS") == "namespaces"
         self.usual_processes = 0
-        self.usual_folders = 1  # that of the session that is kept ready
+        self.usual_folders = 0
         self.neighbour_place = ""
 
     async def attack(self, case: dict[str, Any]) -> dict[str, Any]:
@@ -140,18 +140,27 @@ class Arena:
 
     def _files_left(self) -> str:
         count = self._count_folders()
-        return f"{count} workspaces, and {self.usual_folders} before" if count > self.usual_folders else ""
+        return f"{count} workspaces with files, and {self.usual_folders} before" if count > self.usual_folders else ""
 
     def _count_folders(self) -> int:
-        """Workspaces on the disk, where they are no mounts."""
+        """Workspaces on the disk that hold anything, where they are no mounts."""
         folder = Path(self.sandbox._folder, "workspaces")  # pyright: ignore[reportPrivateUsage]
         if "files" in self.sandbox.report.layers or not folder.is_dir():
             return 0
         mode = folder.stat().st_mode & 0o777
         os.chmod(folder, mode | 0o700)
-        names = os.listdir(folder)
+        count = sum(1 for each in folder.iterdir() if not _is_empty(each))
         os.chmod(folder, mode)
-        return len(names)
+        return count
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 async def main() -> None:

@@ -18,13 +18,19 @@ Case = dict[str, Any]
   ``episode``, its code is run, and the workspace's solution is judged.
 - ``code``, with words for its targets (see `traps`). It prints PWNED where it gets what it wants.
 - ``needs``: layers of which one must be there, or the sandbox does not claim to stop it.
-- ``passes``: hidden tests that pass, or a list of how many may; 0 if not given. ``tests``: its own, for the usual ones.
+- ``passes``: hidden tests that pass, or a list of how many may; 0 if not given. ``tests``: its own, for the usual ones;
+  ``seconds``: how long they may take together.
 - ``failure``: the run must be killed. ``timed_out``: its time must be up. ``max_stdout``: characters it may return.
 - ``own_session_spoilt``: it may break its own session, and no other.
 - ``tools``: uses of the file tools after its code, while what it left behind goes on.
 - ``after``: code for the same session when all else is done; ``next``: code for a fresh one. Both print PWNED too.
-- ``bare``: why nothing is gained even where nothing confines it; not given where something is.
+- ``bare``: why it need not gain anything where nothing confines it (see `bare`); not given where it must.
 """
+FIELDS = (
+    *("name", "kind", "gains", "expected", "code", "needs", "passes", "tests", "seconds", "failure", "timed_out"),
+    *("max_stdout", "own_session_spoilt", "tools", "after", "next", "bare"),
+)
+"""All that a case may have."""
 
 
 def load_cases(folder: Path = HERE / "cases") -> dict[str, Case]:

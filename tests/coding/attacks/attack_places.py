@@ -23,6 +23,7 @@ import openenv_trl
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE.parents[2] / "environments" / "coding_env"
 ANSWER_S = 150.0
+BARE_S = 20.0
 NOBODY = 65534
 HARDENED = (
     *("--interactive", "--rm", "--init", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"),
@@ -128,7 +129,8 @@ class Arena:
                 *("--volume", f"{HERE}:/attacks:ro", "--env", "PYTHONPATH=", "--env", "PYTHONDONTWRITEBYTECODE=1"),
                 *("--env", "OPENENV_ATTACK_LIMITS=namespaces", image, "python", f"/attacks/{program}"),
             ]
-        python = sys.executable if place.who == "root" else python_for_all()
+        # Sessions that see the machine's own files have users of their own, who may have to read another Python.
+        python = sys.executable if place.who == "root" and not place.disabled else python_for_all()
         return limited(place.who, [python, str(HERE / program)])
 
     def _read(self, stream: IO[str]) -> None:
@@ -144,6 +146,19 @@ class Arena:
         if not line:
             raise LostError(f"the server ended with {self.process.wait(30)}")
         return json.loads(line)
+
+
+def attack_bare(case: dict[str, Any]) -> dict[str, Any]:
+    """Make an attack on a server that confines nothing, inside of the outer limits, and return what came of it.
+
+    ``{}`` where that server, and whoever watches it, answer no more.
+    """
+    command = limited("mapped", [python_for_all(), "-I", str(HERE / "bare.py")])
+    try:
+        done = subprocess.run(command, input=json.dumps(case), capture_output=True, text=True, timeout=BARE_S)
+    except subprocess.TimeoutExpired:
+        return {}
+    return json.loads(done.stdout) if done.stdout else {}
 
 
 def limited(who: str, command: list[str]) -> list[str]:

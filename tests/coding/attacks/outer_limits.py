@@ -1,4 +1,4 @@
-"""Limits round an attack, so that a hole in the sandbox harms that one run: ``python outer_limits.py KIND COMMAND ...``.
+"""Limits round an attack, so that a hole in the sandbox harms that one run: ``outer_limits.py KIND COMMAND ...``.
 
 The command gets namespaces of its own (processes, network, mounts, messages), a file system that is read-only but for a
 small folder in memory, a control group where root may make one, and limits of each process. When it ends, or whoever

@@ -1,0 +1,81 @@
+"""The suite is honest and harmless: attacks get what they want where nothing confines them, and no more than that run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from attack_cases import breaches, load_cases
+from attack_places import NotHereError, attack_bare, limited
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox's layers are Linux's")
+CASES = {name: case for name, case in load_cases().items() if "bare" not in case}
+SOME = list(CASES)[:: 1 if os.environ.get("OPENENV_TRL_ALL_ATTACKS") == "1" else 4]
+VIOLENT = ("fork_bomb", "kill_everything", "memory_bomb", "disk_filler", "stopped_children", "fork_chain")
+
+
+def attacked(case: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return attack_bare(case)
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+def processes_of(user: int) -> list[str]:
+    """Processes of a user on this machine, by their numbers."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if entry.stat().st_uid >= user:
+                    found.append(entry.name)
+            except FileNotFoundError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_an_attack_succeeds_where_nothing_confines_it(name: str) -> None:
+    result = attacked(CASES[name])
+    assert breaches(CASES[name], result), result
+
+
+@pytest.mark.skipif(sys.platform == "linux" and os.geteuid() != 0, reason="only root gives attacks users of their own")
+@pytest.mark.parametrize("name", VIOLENT)
+def test_a_hole_harms_only_its_own_run(name: str) -> None:
+    disk = os.statvfs("/tmp")
+    attacked(CASES[name])
+    assert processes_of(2_000_000_000) == []
+    now = os.statvfs("/tmp")
+    assert (disk.f_bfree - now.f_bfree) * now.f_frsize < 1 << 30
+
+
+def test_what_is_run_inside_has_limits_of_its_own(tmp_path: Path) -> None:
+    marker = tmp_path / "written"
+    script = f"""
+import os, resource
+print(os.environ["OPENENV_ATTACK_LIMITS"], os.getpid(), len([x for x in os.listdir("/proc") if x.isdigit()]))
+print(resource.getrlimit(resource.RLIMIT_FSIZE)[1], resource.getrlimit(resource.RLIMIT_CPU)[1])
+for path in ({str(marker)!r}, "/proc/sys/kernel/core_pattern", "/etc/hostname"):
+    try:
+        open(path, "a").write("x")
+        print("WRITTEN", path)
+    except OSError:
+        pass
+print(open("/proc/net/dev").read().count(":"))
+"""
+    command = limited("mapped", ["/usr/bin/env", "python3", "-c", script])
+    lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    if not lines[0].startswith("namespaces"):
+        pytest.skip("this system gives no namespaces")
+    assert int(lines[0].split()[2]) <= 3
+    assert lines[1] == f"{64 << 20} 300"
+    assert lines[2:] == ["1"]
+    assert not marker.exists()
