@@ -73,8 +73,17 @@ class ControlGroups:
         self._count = 0
         self._made: list[Group] = []
         for folder in self._own.folders:
-            folder.mkdir()
-            _give_on(folder)
+            self._found(folder)
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that all groups are in."""
+        return [str(folder) for folder in self._own.folders]
+
+    @staticmethod
+    def _found(folder: Path) -> None:
+        folder.mkdir()
+        _give_on(folder)
 
     def new(self) -> Group:
         """Make a group with the limits of a session.
@@ -98,7 +107,11 @@ class ControlGroups:
         limited: set[str] = set()
         for own in self._own.folders:
             folder = own / str(self._count)
-            folder.mkdir()
+            try:
+                folder.mkdir()
+            except FileNotFoundError:  # a first process has ended, and removed them all
+                self._found(own)
+                folder.mkdir()
             group.folders.append(folder)
             limited |= _limit(folder, self._limits)
             group.descriptors.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))

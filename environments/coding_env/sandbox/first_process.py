@@ -88,7 +88,15 @@ class NotStartedError(Exception):
     """The process did not come to be; the text says why."""
 
 
-def start(needs: Needs, folder: str, *, under_bubblewrap: bool, groups: Sequence[int], no_groups: str) -> FirstProcess:
+def start(
+    needs: Needs,
+    folder: str,
+    *,
+    under_bubblewrap: bool,
+    groups: Sequence[int],
+    group_folders: Sequence[str],
+    no_groups: str,
+) -> FirstProcess:
     """Start it and wait until it has found out which layers hold.
 
     Args:
@@ -96,6 +104,7 @@ def start(needs: Needs, folder: str, *, under_bubblewrap: bool, groups: Sequence
         folder: A folder of the sandbox's own.
         under_bubblewrap: Whether bubblewrap starts it.
         groups: Descriptors by which a process joins a control group, for a trial.
+        group_folders: What holds the sessions' groups; the process removes them at its end.
         no_groups: Why there are none.
 
     Raises:
@@ -121,7 +130,7 @@ def start(needs: Needs, folder: str, *, under_bubblewrap: bool, groups: Sequence
     ours.settimeout(_START_TIMEOUT_S)
     found = FirstProcess(process, ours, SandboxReport(layers=[], missing={}))
     try:
-        socket.send_fds(ours, [frames.pack(_config(needs, folder, no_groups))], list(groups))
+        socket.send_fds(ours, [frames.pack(_config(needs, folder, group_folders, no_groups))], list(groups))
         data = ours.recv(zygote.MAX_MESSAGE)
     except OSError as error:
         data = b""
@@ -138,7 +147,7 @@ def start(needs: Needs, folder: str, *, under_bubblewrap: bool, groups: Sequence
     return found
 
 
-def _config(needs: Needs, folder: str, no_groups: str) -> dict[str, Any]:
+def _config(needs: Needs, folder: str, group_folders: Sequence[str], no_groups: str) -> dict[str, Any]:
     return {
         "folder": folder,
         "root": os.path.join(folder, "root"),
@@ -155,6 +164,7 @@ def _config(needs: Needs, folder: str, no_groups: str) -> dict[str, Any]:
         "imports": list(needs.imports),
         "import_from": list(needs.import_from),
         "no_groups": no_groups,
+        "groups": list(group_folders),
     }
 
 

@@ -176,7 +176,12 @@ class Sandbox:
         with contextlib.ExitStack() as trial:
             descriptors = trial.enter_context(self._groups.for_a_trial()) if self._groups else []
             return first_process.start(
-                self._needs, self._folder, under_bubblewrap=under_bubblewrap, groups=descriptors, no_groups=no_groups
+                self._needs,
+                self._folder,
+                under_bubblewrap=under_bubblewrap,
+                groups=descriptors,
+                group_folders=self._groups.folders if self._groups else (),
+                no_groups=no_groups,
             )
 
     @property

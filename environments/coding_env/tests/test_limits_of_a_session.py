@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -173,6 +174,28 @@ async def test_a_group_goes_with_its_session_and_all_with_the_sandbox() -> None:
     assert not any(path.exists() for path in made)
     sandbox.close()
     assert not any(folder.exists() for folder in folders)
+
+
+def all_there(folders: list[str]) -> bool:
+    return all(os.path.isdir(folder) for folder in folders)
+
+
+async def test_a_killed_server_leaves_no_group() -> None:
+    code = (
+        "import anyio\nfrom coding_env.sandbox.launcher import Sandbox\n"
+        "async def main():\n    sandbox = Sandbox(warm=2)\n    session = sandbox.take()\n"
+        "    await session.request({'op': 'run', 'code': '1'}, 60)\n"
+        "    print(*(sandbox._groups.folders if sandbox._groups else ()), flush=True)\n    await anyio.sleep(600)\n"
+        "anyio.run(main)"
+    )
+    async with await anyio.open_process([sys.executable, "-c", code], stderr=None) as process:
+        assert process.stdout is not None
+        folders = (await process.stdout.receive()).decode().split()
+        assert all_there(folders)
+        process.kill()
+    if not folders:
+        pytest.skip("no control groups here")
+    await until(lambda: not any(os.path.isdir(folder) for folder in folders))
 
 
 async def test_groups_of_a_server_that_was_killed_are_swept() -> None:

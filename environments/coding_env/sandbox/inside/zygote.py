@@ -13,11 +13,13 @@ import shutil
 import signal
 import socket
 import sys
+import time
 
 from . import confine, frames, keeper, kernel, smolagents_console, worker
 
 MAX_MESSAGE = 1 << 18
 """Bytes of a message between server and zygote."""
+_END_S = 4.0  # less than the server waits for this process
 _MAX_GROUPS = 2  # one in each hierarchy of the first version of control groups
 
 
@@ -26,6 +28,22 @@ def remove_folder(folder: str) -> None:
     with contextlib.suppress(OSError):
         os.chmod(os.path.join(folder, "workspaces"), 0o700)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_groups(folders: list[str]) -> None:
+    """Remove the sessions' control groups, once the sessions are gone, for a server that was killed."""
+    deadline = time.monotonic() + _END_S
+    while time.monotonic() < deadline:
+        left = [folder for folder in folders if os.path.isdir(folder)]
+        if not left:
+            return
+        for folder in left:
+            with os.scandir(folder) as entries:
+                inside = [entry.path for entry in entries if entry.is_dir()]
+            for each in (*inside, folder):
+                with contextlib.suppress(OSError):
+                    os.rmdir(each)
+        time.sleep(0.01)
 
 
 def main() -> None:
@@ -55,6 +73,7 @@ def main() -> None:
         message, descriptors, _, _ = socket.recv_fds(server, MAX_MESSAGE, 4 + _MAX_GROUPS)
         if not message:
             remove_folder(config["folder"])
+            _remove_groups(config["groups"])
             os._exit(0)
         request = frames.Unpacker(MAX_MESSAGE).feed(message)[0]
         if os.fork() == 0:
