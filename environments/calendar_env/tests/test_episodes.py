@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -264,6 +265,22 @@ def test_sessions_of_one_task_do_not_touch_one_another() -> None:
     assert len(one.step(call("events_list", calendarId="primary")).resource["items"]) == 2
     one.reset(seed=1)
     assert len(one.step(call("events_list", calendarId="primary")).resource["items"]) == 1
+
+
+def test_sessions_in_threads_share_a_prepared_task_and_nothing_else() -> None:
+    def play(number: int) -> list[float | None]:
+        environment, rewards = CalendarEnvironment(tasks=SOURCE), []
+        for _ in range(20):
+            environment.reset(seed=1)
+            for _ in range(number % 3):
+                environment.step(INSERT)
+            rewards.append(environment.step(call("finish", message="New")).reward)
+        environment.close()
+        return rewards
+
+    with ThreadPoolExecutor(8) as pool:
+        played = list(pool.map(play, range(24)))
+    assert played == [[(0.0, 1.0, 1.5)[number % 3]] * 20 for number in range(24)]
 
 
 def test_the_public_environments_tools_are_found_by_their_names(environment: CalendarEnvironment) -> None:

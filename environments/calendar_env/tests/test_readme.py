@@ -12,6 +12,7 @@ from calendar_env.server.access import ROLES
 from calendar_env.server.calendar_environment import CORE_TOOLS, CalendarEnvironment
 from calendar_env.server.settings import ENVIRONMENT_VARIABLES, CalendarSettings
 from calendar_env.server.tools.public_names import PUBLIC_NAMES
+from calendar_env.tasks import FAMILIES, LEVELS
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -47,6 +48,11 @@ def test_the_tools_are_those_in_the_table() -> None:
     assert f"one of {len(told)} tools" in README
     assert f"offers the {len(CORE_TOOLS)} that" in README
     assert f"`query_freebusy` and {len(PUBLIC_NAMES) - 3}\nothers" in README
+
+
+def test_there_are_as_many_kinds_of_tasks_as_said() -> None:
+    assert (len(FAMILIES), LEVELS) == (18, ("easy", "medium", "hard"))
+    assert "eighteen kinds of tasks in three levels" in README
 
 
 def test_the_schemas_are_as_long_as_said() -> None:
