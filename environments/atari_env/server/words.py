@@ -1,7 +1,7 @@
 """A screen in words: what a language model that has no eyes plays from.
 
 Where the game's RAM is known (`atari_env.server.ram`), the words name what is where, and how it moved since the last
-step. Elsewhere a grid of the screen's colours stands for it.
+message. Elsewhere a grid of the screen's colours stands for it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import re
 import subprocess
 import sys
@@ -14,10 +15,10 @@ import anyio
 import numpy as np
 import pytest
 import yaml
-from PIL import Image
 from atari_env import AtariAction, AtariEnv, AtariObservation
 from atari_env.server.atari_environment import PongEnvironment, environment_class
 from atari_env.server.settings import AtariSettings
+from PIL import Image
 
 from openenv_trl import check_environment
 from openenv_trl.client import GenericEnvClient, MCPToolClient, fetch_metadata, fetch_schema
@@ -162,6 +163,11 @@ def test_environments_in_threads_play_as_each_alone() -> None:
     for thread in threads:
         thread.join()
     assert together == alone
+
+
+def test_a_games_class_can_be_sent_to_another_process() -> None:
+    known = environment_class("tic_tac_toe_3d")
+    assert pickle.loads(pickle.dumps(known)) is known
 
 
 async def test_schema_and_metadata_name_what_the_manifest_names(pong_server: str) -> None:

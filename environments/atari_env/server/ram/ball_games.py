@@ -15,7 +15,7 @@ def pong(ram: Sequence[int]) -> Scene:
     """Both paddles, the ball while it is in play, and the points."""
     scene = Scene([f"points: you {ram[14]}, opponent {ram[13]}"])
     scene.sights.append(Sight("your paddle", 140, ram[51] - 13, 4, 15))
-    if ram[50] > 18:
+    if ram[50] > 34:
         scene.sights.append(Sight("opponent's paddle", 16, ram[50] - 15, 4, 15))
     ball = Sight("ball", ram[49] - 49, ram[54] - 14, 2, 4)
     if ram[54] and 34 <= ball.y < 191 and 0 <= ball.x < 159:
