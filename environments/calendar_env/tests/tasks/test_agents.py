@@ -21,7 +21,7 @@ def seeds(family: str, level: str, count: int) -> range:
 
 @pytest.mark.parametrize(("family", "level"), CASES)
 def test_the_solver_gets_all_and_idleness_nothing_and_destruction_less(family: str, level: str) -> None:
-    for seed in seeds(family, level, 2):
+    for number, seed in enumerate(seeds(family, level, 2)):
         task = generate(family, level, seed)
         start = prepared(task)
         solved = play(task, solve, start=start)
@@ -30,22 +30,22 @@ def test_the_solver_gets_all_and_idleness_nothing_and_destruction_less(family: s
         idle = play(task, do_nothing, start=start)
         assert idle.value == 0.0, (task.id, idle)
         assert not idle.collateral
-        assert play(task, destroy, start=start).value < idle.value, task.id
-    assert play(task, act_at_random, start=start).value < 1.0
+        if number == 0:
+            assert play(task, destroy, start=start).value < idle.value, task.id
+            assert play(task, act_at_random, start=start).value < 1.0
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_flaw_costs(family: str) -> None:
     committed: set[str] = set()
-    for level, seed in [(LEVELS[zlib.crc32(family.encode()) % 3], 40), ("hard", 41)]:
-        task = generate(family, level, seed)
-        start = prepared(task)
-        for flawed in CARELESS:
-            score = play(task, flawed, start=start)
-            if flawed.committed:
-                committed.add(flawed.name)
-                assert score.value < 1.0, (task.id, flawed.name, score, task.prompt)
-                assert score.collateral or min(score.parts.values()) < 1.0
+    task = generate(family, LEVELS[zlib.crc32(family.encode()) % 3], 40)
+    start = prepared(task)
+    for flawed in CARELESS:
+        score = play(task, flawed, start=start)
+        if flawed.committed:
+            committed.add(flawed.name)
+            assert score.value < 1.0, (task.id, flawed.name, score, task.prompt)
+            assert score.collateral or min(score.parts.values()) < 1.0
     assert len(committed) >= 2
 
 
