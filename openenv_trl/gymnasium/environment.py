@@ -18,10 +18,11 @@ from typing import Any, ClassVar, Literal, cast
 import numpy
 from typing_extensions import Self
 
-from openenv_trl.environment import Environment, tool
+from openenv_trl.environment import Environment
 from openenv_trl.errors import ConfigurationError, SessionStateError
 from openenv_trl.gymnasium import wording
-from openenv_trl.gymnasium.by_space import AnySpace
+from openenv_trl.gymnasium.acting import reset_on_loop, step_on_loop, tool_of
+from openenv_trl.gymnasium.by_space import AnySpace, spaces
 from openenv_trl.gymnasium.info_values import sendable
 from openenv_trl.gymnasium.models import (
     GymnasiumAction,
@@ -32,7 +33,6 @@ from openenv_trl.gymnasium.models import (
 )
 from openenv_trl.gymnasium.picture import frame_as_html, is_picture
 from openenv_trl.gymnasium.recipe import AnyEnv, Makeable, Recipe
-from openenv_trl.gymnasium.space_field import SpaceField
 from openenv_trl.gymnasium.space_values import write_value
 from openenv_trl.types import EnvironmentMetadata
 
@@ -40,6 +40,8 @@ Execution = Literal["auto", "loop", "thread", "process"]
 
 _QUICK = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
 """Modules whose environments take 10 to 70 microseconds for a step: their hooks run on the server's event loop."""
+
+_MOST_BUTTONS = 24
 
 
 class _ClassByRecipe(ABCMeta):
@@ -81,6 +83,7 @@ class GymnasiumEnvironment(
     _recipe: ClassVar[Recipe | None] = None
     _pickled: ClassVar[bytes | None] = None
     _parts: ClassVar[tuple[str, ...]] = ()
+    _meanings: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(
@@ -198,8 +201,8 @@ class GymnasiumEnvironment(
 
     def get_metadata(self) -> EnvironmentMetadata:
         """The environment's name and its spaces, in words."""
-        spaces = f"Actions: {self.action_space}. Observations: {self.observation_space}."
-        description = f"The Gymnasium environment {self.env_id}. {spaces}"
+        shown = f"Actions: {self.action_space}. Observations: {self.observation_space}."
+        description = f"The Gymnasium environment {self.env_id}. {shown}"
         return EnvironmentMetadata(name=self.env_id, description=description)
 
     def render_web(self, observation: dict[str, Any]) -> str | None:
@@ -210,6 +213,16 @@ class GymnasiumEnvironment(
         if isinstance(frame, str):
             frame = wording.rendered_in_plain_text(frame)
         return None if frame is None else frame_as_html(frame, str(observation.get("message", "")))
+
+    def web_actions(self, observation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """A button for each action of a Discrete that is not large, while an episode is being played."""
+        del observation
+        space: Any = self.action_space
+        if self._stands != "playing" or not isinstance(space, spaces.Discrete):
+            return []
+        numbers = range(int(space.start), int(space.start) + min(int(space.n), _MOST_BUTTONS))
+        names = self._meanings or tuple(map(str, numbers))
+        return [(name, {"action": number}) for name, number in zip(names, numbers, strict=False)]
 
     def close(self) -> None:
         """Close the environment. A second time does nothing."""
@@ -307,37 +320,14 @@ class GymnasiumEnvironment(
             "_recipe": recipe,
             "_pickled": pickled,
             "_parts": parts,
-            "act_by_tool": _tool(recipe, actions, observed, meanings, asynchronous=quick),
+            "_meanings": meanings,
+            "act_by_tool": tool_of(recipe, actions, observed, meanings, asynchronous=quick),
         }
         if quick:
-            content |= {"reset_async": _reset_async, "step_async": _step_async}
+            content |= {"reset_async": reset_on_loop, "step_async": step_on_loop}
         made = type(cls)(f"{title}Environment", (cls,), content)
         acted.environment_cls = observed.environment_cls = made
         return cast("type[Self]", made)
-
-
-# On the event loop, for environments that take microseconds; made, which may take milliseconds, they are in a thread.
-async def _reset_async(self: Any, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> Any:
-    return self.reset(seed=seed, episode_id=episode_id, **kwargs)
-
-
-async def _step_async(self: Any, action: Any, timeout_s: float | None = None, **kwargs: Any) -> Any:
-    return self.step(action, timeout_s=timeout_s, **kwargs)
-
-
-def _tool(recipe: Recipe, space: AnySpace, observed: type[Any], meanings: Sequence[str], *, asynchronous: bool) -> Any:
-    def act_here(self: Any, action: Any) -> Any:
-        return self._act(action)
-
-    async def act_on_loop(self: Any, action: Any) -> Any:
-        return self._act(action)
-
-    act = act_on_loop if asynchronous else act_here
-    # The names stand in the schema already where the tool takes them.
-    description = wording.tool_description(recipe.name, space, () if recipe.action_names else meanings)
-    field = SpaceField(space, "action", bounded=True, names=recipe.action_names)
-    act.__annotations__ = {"action": field.annotation, "return": observed}
-    return tool(name=recipe.tool_name, description=description)(act)
 
 
 _classes: dict[bytes, type[GymnasiumEnvironment]] = {}

@@ -67,6 +67,11 @@ class Recipe:
     def _registered(self, env: str | EnvSpec) -> AnyEnv:
         try:
             return gymnasium.make(env, **self.make_kwargs)
+        except gymnasium.error.NamespaceNotFound as error:
+            raise ConfigurationError(
+                f"Gymnasium cannot make '{self.name}': {_one_line(error)} If it is installed, name the module that "
+                "registers it before a colon, as in 'ale_py:ALE/Pong-v5'."
+            ) from error
         except (gymnasium.error.Error, ModuleNotFoundError, TypeError) as error:
             raise ConfigurationError(f"Gymnasium cannot make '{self.name}': {_one_line(error)}") from error
 

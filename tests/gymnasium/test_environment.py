@@ -247,6 +247,18 @@ def test_an_own_description_is_what_the_model_reads() -> None:
     assert environment.step(described.action_cls(action=1)).message == "The pole leans -0.03."
 
 
+def test_actions_of_a_discrete_are_buttons_while_an_episode_is_played() -> None:
+    environment = GymnasiumEnvironment("Blackjack-v1")
+    assert environment.web_actions({}) == []
+    environment.reset(seed=1)
+    assert environment.web_actions({}) == [("stick", {"action": 0}), ("hit", {"action": 1})]
+    environment.step(type(environment).action_cls(action=0))
+    assert environment.web_actions({}) == []
+    pendulum = GymnasiumEnvironment("Pendulum-v1")
+    pendulum.reset()
+    assert pendulum.web_actions({}) == []
+
+
 def test_a_picture_is_shown_as_png() -> None:
     environment = GymnasiumEnvironment("ale_py:ALE/Pong-v5")
     shown = environment.reset(seed=1)
@@ -304,6 +316,7 @@ def test_quick_environments_run_on_the_loop_and_others_in_threads() -> None:
         ("NoSuchThing-v0", {}, "Gymnasium cannot make 'NoSuchThing-v0': .*doesn't exist"),
         ("FrozenLake-v1", {"slip": 1}, "unexpected keyword argument 'slip'"),
         ("no_such_module:Game-v0", {}, "Gymnasium cannot make 'Game-v0'.*no_such_module"),
+        ("NoSuchSpace/Game-v0", {}, "name the module that registers it before a colon"),
         (dict, {}, r"dict made \{\}, which is no gymnasium.Env"),
         (Short(), {}, "is one environment, and every session needs one of its own"),
     ],
