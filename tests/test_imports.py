@@ -49,7 +49,17 @@ def test_a_served_environment_imports_no_client_and_nothing_heavy() -> None:
     assert not imported & (HEAVY | {"httpx", "yaml"})
 
 
-ROOMS = ("", ".client", ".evaluation", ".providers", ".rewards", ".rollout", ".rollout.policies", ".rollout.watch")
+ROOMS = (
+    "",
+    ".client",
+    ".evaluation",
+    ".gymnasium",
+    ".providers",
+    ".rewards",
+    ".rollout",
+    ".rollout.policies",
+    ".rollout.watch",
+)
 ROOMS += (".rubrics", ".server", ".training", ".training.async_worker", ".wire")
 
 

@@ -51,7 +51,8 @@ def _sessions(number: int | None) -> list[str]:
 @app.command()
 def serve(
     path: Annotated[
-        str | None, typer.Argument(help="Folder of an environment package (with openenv.yaml), or module:app.")
+        str | None,
+        typer.Argument(help="Folder of an environment package (with openenv.yaml), module:app, or gymnasium:NAME."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.")] = 8000,
@@ -98,7 +99,9 @@ def serve(
             param_hint=given[0],
         )
     if path is None:
-        raise typer.BadParameter("Name the environment to serve: a folder, or module:app.", param_hint="PATH")
+        raise typer.BadParameter(
+            "Name the environment to serve: a folder, module:app, or gymnasium:NAME.", param_hint="PATH"
+        )
     from openenv_trl.server.__main__ import main
 
     options = ["--host", host, "--port", str(port), "--log-level", log_level, "--log-format", log_format]

@@ -19,7 +19,7 @@ class ServerCommand:
 
     @classmethod
     def of(cls, command: str | Path | Sequence[str], name: str | None) -> ServerCommand:
-        """Reads what a user gives: a folder, ``module:app``, or the words of a command.
+        """Reads what a user gives: a folder, ``module:app``, ``gymnasium:NAME``, or the words of a command.
 
         Raises:
             ConfigurationError: It is none of these.
@@ -36,12 +36,14 @@ class ServerCommand:
                 raise ConfigurationError(f"{text} has no openenv.yaml, so it is not an environment's folder")
             text = str(folder.resolve())
             default_name = folder.resolve().name
+        elif text.startswith("gymnasium:"):
+            default_name = text.partition(":")[2].partition("?")[0].replace("/", "_")
         elif ":" in text and " " not in text and "/" not in text:
             default_name = text.rpartition(":")[0].rpartition(".")[2]
         else:
             raise ConfigurationError(
-                f"{text!r} is neither a folder nor `module:app`. To run another server, pass its command as a list "
-                "of strings, with {port} where the port number goes."
+                f"{text!r} is neither a folder nor `module:app` nor `gymnasium:NAME`. To run another server, pass its "
+                "command as a list of strings, with {port} where the port number goes."
             )
         words = (sys.executable, "-m", "openenv_trl.server", text, "--fd", "{fd}")
         return cls(words, name or default_name)
