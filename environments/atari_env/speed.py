@@ -27,6 +27,7 @@ async def measure(url: str, sessions: int, steps: int, obs_type: str) -> tuple[f
     took: list[float] = []
     ends: list[float] = []
     ready, go = 0, anyio.Event()
+    started = time.perf_counter()
 
     async def one(number: int) -> None:
         nonlocal ready
@@ -48,9 +49,9 @@ async def measure(url: str, sessions: int, steps: int, obs_type: str) -> tuple[f
         for number in range(sessions):
             group.start_soon(one, number)
         await go.wait()
-        begun = time.perf_counter()
+        started = time.perf_counter()
     took.sort()
-    rate = sessions * steps / (max(ends) - begun)
+    rate = sessions * steps / (max(ends) - started)
     return rate, 1e3 * took[len(took) // 2], 1e3 * took[int(0.99 * len(took))]
 
 

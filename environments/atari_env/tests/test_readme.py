@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from atari_env import players, scores
 from atari_env.server.atari_environment import AtariEnvironment, environment_class
 from atari_env.server.games import playable_games, title_of
 from atari_env.server.ram import READERS
@@ -68,6 +69,13 @@ def test_the_variables_are_those_in_the_table() -> None:
     named = set(re.findall(r"`(ATARI_[A-Z_]*[A-Z])[=`]", README)) - {"ATARI_GAME"}
     assert named <= set(ENVIRONMENT_VARIABLES)
     assert "ATARI_REPEAT_ACTION_PROB" in named
+
+
+def test_a_score_of_the_table_is_what_its_player_scores() -> None:
+    row = re.search(r"^\| `freeway` \| \S+ ± \S+ \| \S+ ± \S+ \| (\S+) ± \S+ \|$", README, re.MULTILINE)
+    assert row is not None
+    # One of the five episodes, which lie some 1.6 crossings from their mean.
+    assert abs(scores.play("freeway", players.SCRIPTED["freeway"], 0, 12_000) - float(row[1])) < 6
 
 
 def test_the_games_that_words_are_told_of_are_named() -> None:
