@@ -53,30 +53,45 @@ def states_below(pid: int) -> list[str]:
     return found
 
 
-def processes_stopped() -> int:
-    """How many processes are stopped below this test's."""
-    return states_below(os.getpid()).count("T")
+def processes_stopped(sandbox: Sandbox) -> int:
+    """How many processes of a sandbox's sessions are stopped."""
+    return states_below(_first(sandbox)).count("T")
+
+
+def _first(sandbox: Sandbox) -> int:
+    process = sandbox._zygote  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    return process.pid
 
 
 @pytest.mark.parametrize("disabled", [(), ("files",), ("files", "user")])
 async def test_threads_left_behind_stand_still_while_nothing_is_asked(disabled: tuple[str, ...]) -> None:
-    async with session_of(Limits(), disabled=disabled) as session:
-        await run(session, SPIN + "threading.Thread(target=spin, daemon=True).start()")
-        await until(lambda: processes_stopped() == 1)
-        moves = "import time\nbefore = count\nwhile count == before: time.sleep(0.01)\nprint('moves')"
-        assert (await run(session, moves)).stdout == "moves\n"
-        await until(lambda: processes_stopped() == 1)
-        assert (await run(session, "40 + 2")).stdout == "42\n"
+    sandbox = Sandbox(Limits(), warm=0, disabled=disabled)
+    session = sandbox.take()
+    await run(session, SPIN + "threading.Thread(target=spin, daemon=True).start()")
+    await until(lambda: processes_stopped(sandbox) == 1)
+    moves = "import time\nbefore = count\nwhile count == before: time.sleep(0.01)\nprint('moves')"
+    assert (await run(session, moves)).stdout == "moves\n"
+    await until(lambda: processes_stopped(sandbox) == 1)
+    assert (await run(session, "40 + 2")).stdout == "42\n"
+    session.close()
+    sandbox.close()
 
 
 async def test_processes_left_behind_stand_still_too_and_are_killed_at_the_end() -> None:
-    async with session_of(Limits()) as session:
-        code = "import subprocess, sys\nleft = subprocess.Popen([sys.executable, '-c', 'while True: pass'])"
-        if (await run(session, code)).stderr:
-            pytest.skip("no processes can be started in this sandbox")
-        await until(lambda: processes_stopped() == 2)
+    sandbox = Sandbox(Limits(), warm=0)
+    session = sandbox.take()
+    code = "import subprocess, sys\nleft = subprocess.Popen([sys.executable, '-c', 'while True: pass'])"
+    refused = (await run(session, code)).stderr
+    if not refused:
+        await until(lambda: processes_stopped(sandbox) == 2)
         assert (await run(session, "left.poll()")).stdout == ""
-    await until(lambda: processes_stopped() == 0)
+        session.close()
+        await until(lambda: states_below(_first(sandbox)) == [])
+    session.close()
+    sandbox.close()
+    if refused:
+        pytest.skip("no processes can be started in this sandbox")
 
 
 @pytest.mark.parametrize("disabled", [("files",), ("files", "user")])

@@ -76,7 +76,7 @@ def _executor(imports: Sequence[str]) -> Any:
     from smolagents.local_python_executor import LocalPythonExecutor
 
     # Without its own time limit, which is a thread that nothing can end: the sandbox has one that ends it.
-    executor = LocalPythonExecutor(list(imports), timeout_seconds=None)
+    executor: Any = LocalPythonExecutor(list(imports), timeout_seconds=None)
     executor.send_tools({"format_exc": traceback.format_exc, "safe_json_dumps": _safe_json})
     return executor
 
