@@ -82,4 +82,4 @@ def breaches(case: Case, result: dict[str, Any]) -> list[str]:
 def was_made(result: dict[str, Any]) -> bool:
     """Whether the attack itself took place, and did not only fail at a line that cannot work."""
     told = result["stderr"] + " ".join(result.get("outcomes", ()))
-    return not any(error in told for error in ("ImportError", "ModuleNotFound", "NameError", "SyntaxError"))
+    return not any(error in told for error in ("ImportError", "ModuleNotFound", "NameError"))

@@ -169,7 +169,9 @@ def limited(who: str, command: list[str]) -> list[str]:
 def variables() -> dict[str, str]:
     """The environment variables of a place: its interpreter may be one that does not know of this checkout."""
     folders = [str(Path(module.__path__[0]).parent) for module in (coding_env, openenv_trl)]
-    paths = [folder for folder in (*sys.path, *folders) if folder]
+    # Not this interpreter's own library, which would be another's.
+    standard = os.path.realpath(sys.base_prefix) + os.sep
+    paths = [folder for folder in (*sys.path, *folders) if folder and not os.path.realpath(folder).startswith(standard)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -1,4 +1,4 @@
-"""The suite is honest and harmless: attacks get what they want where nothing confines them, and no more than that run."""
+"""The suite is honest and harmless: attacks succeed where nothing confines them, and harm no more than that run."""
 
 from __future__ import annotations
 
