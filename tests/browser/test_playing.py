@@ -80,6 +80,7 @@ def test_every_kind_of_field_arrives_as_it_was_filled_in(serve: Serve, visit: Ca
     seen = visit(serve("taker")).reset(level="7")
     assert json.loads(seen.field("action")) == {"level": 7, "seed": None}
     form = seen.page.locator("#action-form")
+    form.get_by_text("more options").click()
     form.get_by_label("count").fill("4")
     form.get_by_label("weight").fill("-1.25e-2")
     form.get_by_label("loud").check()

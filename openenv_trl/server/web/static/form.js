@@ -43,6 +43,7 @@ export function buildForm({ schema, label, submit, fail, secondary }) {
       if (toRaw) raw.value = JSON.stringify(found, null, 2);
       else {
         editor.write(found);
+        place.querySelectorAll(":scope > .fields > details").forEach((fold) => (fold.open = true)); // all that was written
         more?.write(Object.fromEntries(Object.entries(found).filter(([name]) => !(name in (schema.properties ?? {})))));
       }
       raw.hidden = !toRaw;
