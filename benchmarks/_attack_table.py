@@ -16,7 +16,7 @@ from attack_cases import Case, breaches, load_cases
 from attack_places import PLACES, Arena, LostError, NotHereError, Place, attack_bare, built_image
 
 ALWAYS = "always"
-"""Limits of the kernel's, rights given up, the deadline, the frames' checks, the judge's own process: what no switch turns off."""
+"""What no switch turns off: limits, rights given up, the deadline, the checks of frames, the judge's own process."""
 TOGETHER = "together"
 """No layer alone stops it, and all of them do."""
 _ALL = ("user", "files", "landlock", "seccomp", "cgroup")
@@ -118,10 +118,10 @@ def markdown(results: dict[str, Any]) -> str:
         "# Attacks on the coding environment's sandbox",
         "",
         "Made by `python benchmarks/sandbox.py` from `benchmarks/results/sandbox.json`; the cases are files of",
-        "`tests/coding/attacks/cases`, where each says what it does. In each column: the layers of that sandbox that",
-        "stop the attack, each of them alone, found by runs with that layer only. `always` is what no switch turns off:",
-        "limits of the kernel's, rights given up, the deadline, the checks of frames, the judge's own process.",
-        "`together`: no layer alone stops it, all of them do. **open**: that kind of sandbox does not claim to stop it.",
+        "`tests/coding/attacks/cases`, where each says what it does. In each column: the layers of that sandbox",
+        "that stop the attack, each of them alone, found by runs with that layer only. `always` is what no switch",
+        "turns off: limits, rights given up, the deadline, the checks of frames, the judge's own process. `together`:",
+        "no layer alone stops it, all of them do. **open**: that kind of sandbox does not claim to stop it.",
         "The column *bare* tells whether the attack gets what it wants from a server that confines nothing, inside of",
         "the suite's outer limits.",
         "",

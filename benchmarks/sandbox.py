@@ -8,8 +8,8 @@ server's own process. Rounds alternate, so that a busy moment of the machine hit
     python benchmarks/sandbox.py [--rounds 5] [--quick] [--without-attacks] [--page]
 
 The attacks are those of ``tests/coding/attacks``, made on each kind of sandbox that this machine can have, in
-containers too where an engine answers, and again with each layer alone. ``docs/sandbox-attacks.md`` is written from the results;
-``--page`` writes it from those that are stored, and measures nothing.
+containers too where an engine answers, and again with each layer alone. ``docs/sandbox-attacks.md`` is written from
+the results; ``--page`` writes it from those that are stored, and measures nothing.
 """
 
 from __future__ import annotations
