@@ -27,6 +27,8 @@ from openenv_trl.server.channel import Accepted, Consumer, Door, Handshake
 from openenv_trl.server.nursery import Nursery
 
 _HANDSHAKE_S = 5.0
+_MOST_COPIED_BYTES = 8192  # of a message that picows copies to send it
+_MOST_HEADER_BYTES = 14
 _CLOSE_S = 2.0  # for the peer's half of the closing handshake
 _READ_BUFFER_BYTES = 8 * 1024  # at first; it doubles as messages need
 
@@ -170,8 +172,17 @@ class _PicowsChannel(picows.WSListener):
         return not self._closing
 
     def send(self, message: bytes, *, text: bool) -> None:
-        if not self._closing:
-            self._transport.send(_TEXT if text else _BINARY, message)
+        if self._closing:
+            return
+        kind = _TEXT if text else _BINARY
+        if len(message) <= _MOST_COPIED_BYTES:
+            self._transport.send(kind, message)
+        else:
+            # picows would hand the event loop its own header's memory, which the next message overwrites where the
+            # loop has not sent it yet.
+            framed = bytearray(_MOST_HEADER_BYTES)
+            framed += message
+            self._transport.send_reuse_external_bytearray(kind, framed, _MOST_HEADER_BYTES)
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         if self._closing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -73,6 +74,19 @@ async def test_arrays_bytes_and_what_is_no_number_arrive_as_they_are(serve: Call
         assert (screen == 7).all()
         assert screen.shape == (210, 160, 3)
         assert result.observation["data"] == b"\x00\xff"
+
+
+async def test_large_replies_of_one_moment_arrive_whole(serve: Callable[..., str]) -> None:
+    # More than the sockets between them hold: the server's event loop keeps what it cannot send yet.
+    url = serve()
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(GenericEnvClient(url)) for _ in range(8)]
+        for size in (10_000, 100_000, 3_000_000):
+            sizes = [size + 1_000 * number for number in range(len(clients))]
+            results = await asyncio.gather(
+                *(client.step({"size": each}) for client, each in zip(clients, sizes, strict=True))
+            )
+            assert [len(result.observation["text"]) for result in results] == sizes
 
 
 async def test_errors_are_typed(serve: Callable[..., str]) -> None:
