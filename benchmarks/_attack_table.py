@@ -13,7 +13,7 @@ ATTACKS = Path(__file__).parent.parent / "tests" / "coding" / "attacks"
 sys.path.insert(0, str(ATTACKS))
 
 from attack_cases import Case, breaches, load_cases
-from attack_places import PLACES, Arena, LostError, NotHereError, Place, attack_bare, built_image
+from attack_places import ANSWER_S, PLACES, Arena, LostError, NotHereError, Place, attack_bare, built_image
 
 ALWAYS = "always"
 """What no switch turns off: limits, rights given up, the deadline, the checks of frames, the judge's own process."""
@@ -30,6 +30,7 @@ ALONE: dict[str, tuple[str, ...]] = {
     "seccomp": ("user", "files", "landlock", "cgroup"),
 }
 _AT_ONCE = 2
+_ANSWER_S = 30.0  # where layers are left out, and many an attack ends or stops the arena
 
 
 def attack_table(names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -54,9 +55,13 @@ def attack_table(names: Iterable[str] | None = None) -> dict[str, Any]:
         here = {name: place for name, place in PLACES.items() if image or place.who != "container"}
         runs = {name: pool.submit(_made_at, place, image, chosen) for name, place in here.items()}
         bare = {name: pool.submit(attack_bare, case) for name, case in chosen.items()}
-        none = pool.submit(_made_at, Place("mapped", _ALL), "", chosen)
+        none = pool.submit(_made_at, Place("nobody", _ALL), "", chosen, _ANSWER_S)
         not_always = {name: case for name, case in chosen.items() if none.result()[0][name]}
-        alone = {name: pool.submit(_made_at, Place("mapped", off), "", not_always) for name, off in ALONE.items()}
+        alone = {
+            # Users of their own are for root to give.
+            name: pool.submit(_made_at, Place("mapped" if name == "user" else "nobody", off), "", not_always, _ANSWER_S)
+            for name, off in ALONE.items()
+        }
         stops = {name: [ALWAYS] for name in chosen}
         for name in not_always:
             stops[name] = [layer for layer, run in alone.items() if not run.result()[0][name]] or [TOGETHER]
@@ -74,14 +79,16 @@ def attack_table(names: Iterable[str] | None = None) -> dict[str, Any]:
         return {"places": {place: run.result()[1] for place, run in runs.items()}, "cases": rows}
 
 
-def _made_at(place: Place, image: str, cases: dict[str, Case]) -> tuple[dict[str, list[str]], dict[str, Any]]:
+def _made_at(
+    place: Place, image: str, cases: dict[str, Case], answer_s: float = ANSWER_S
+) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """What each attack got at one place, and the place's layers and level."""
     got: dict[str, list[str]] = {}
     arena: Arena | None = None
     about: dict[str, Any] = {}
     for name, case in cases.items():
         try:
-            arena = arena or Arena(place, image)
+            arena = arena or Arena(place, image, answer_s)
             about = {"layers": arena.layers, "level": arena.level}
             got[name] = breaches(case, arena.attack(case))
         except LostError as error:

@@ -47,6 +47,7 @@ class Arena:
         neighbour = self.sandbox.take()
         left = await self.calm(neighbour, "open('neighbour.txt', 'w').write('mine'); import os; os.getcwd()")
         self.neighbour_place = json.loads(left)
+        self.traps.set()
         descriptors = len(os.listdir("/proc/self/fd"))
         if case["kind"] == "solution":
             result = await self._solution({"solution.py": self.aimed(case["code"])}, case)

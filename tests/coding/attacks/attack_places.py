@@ -71,9 +71,11 @@ class Arena:
     Args:
         place: Where.
         image: The environment's image, for a container.
+        answer_s: Seconds that an attack, and all that is looked at after it, may take.
     """
 
-    def __init__(self, place: Place, image: str = "") -> None:
+    def __init__(self, place: Place, image: str = "", answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
         self._name = f"coding-attacks-{uuid.uuid4().hex[:12]}" if place.who == "container" else ""
         self.process = subprocess.Popen(
             [*self._command(place, image), json.dumps(place.disabled)],
@@ -140,9 +142,10 @@ class Arena:
 
     def _answer(self) -> dict[str, Any]:
         try:
-            line = self._lines.get(timeout=ANSWER_S)
+            line = self._lines.get(timeout=self._answer_s)
         except queue.Empty:
-            raise LostError(f"no answer in {ANSWER_S:g} s") from None
+            self.process.kill()  # what is in it ends with it
+            raise LostError(f"no answer in {self._answer_s:g} s") from None
         if not line:
             raise LostError(f"the server ended with {self.process.wait(30)}")
         return json.loads(line)

@@ -161,11 +161,11 @@ def _be_first(kind: str, command: list[str], folder: str) -> None:
 def _make_read_only() -> None:
     attributes = struct.pack("QQQQ", _READ_ONLY, 0, 0, 0)
     _libc.syscall(_MOUNT_SETATTR, -100, b"/", _AT_RECURSIVE, attributes, len(attributes))
-    # The sandbox makes control groups where it may.
+    # The sandbox makes control groups where it may, and shows devices, which users without rights can only as they are.
     attributes = struct.pack("QQQQ", 0, _READ_ONLY, 0, 0)
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         place = line.split()[4]
-        if place.startswith(_CONTROL_GROUPS):
+        if place.startswith((_CONTROL_GROUPS, "/dev")):
             _libc.syscall(_MOUNT_SETATTR, -100, place.encode(), 0, attributes, len(attributes))
 
 

@@ -45,6 +45,11 @@ class Traps:
         threading.Thread(target=accept, daemon=True).start()
         return listener
 
+    def set(self) -> None:
+        """Have the traps as they were, whatever an attack before did to them."""
+        self.connections = 0
+        self.secret_file.write_text(SECRET)
+
     @property
     def secret_kept(self) -> bool:
         """Whether the secret file is as it was."""
