@@ -99,6 +99,7 @@ def run(kind: str, command: list[str], folder: str) -> int:
     if child == 0:
         _die_with_parent()
         namespaces = _unshare(mapped)
+        _die_with_parent()  # which new rights have undone
         os.write(ready[1], b"y" if namespaces else b"n")
         os.read(mapping_done[0], 1)
         if not namespaces:
@@ -131,6 +132,7 @@ def _be_first(kind: str, command: list[str], folder: str) -> None:
     with contextlib.suppress(OSError):
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
+    _die_with_parent()  # which that has undone
     if kind == "mapped":  # counted in its own namespace, also where there is no control group
         resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))
     _libc.mount(None, b"/", None, ctypes.c_ulong(_RECURSIVE | _PRIVATE), None)

@@ -57,6 +57,16 @@ def test_a_hole_harms_only_its_own_run(name: str) -> None:
     assert (disk.f_bfree - now.f_bfree) * now.f_frsize < 1 << 30
 
 
+@pytest.mark.parametrize("who", ["root", "nobody", "mapped"])
+def test_nothing_is_left_where_the_suite_is_killed(who: str) -> None:
+    command = limited(who, ["/bin/sh", "-c", "echo started; sleep 3600"])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.kill()
+        assert process.stdout.read() == ""  # its last writer is gone
+
+
 def test_what_is_run_inside_has_limits_of_its_own(tmp_path: Path) -> None:
     marker = tmp_path / "written"
     script = f"""
