@@ -13,11 +13,12 @@ from typing import Any, cast
 
 from openenv_trl.errors import ConfigurationError, ProtocolError
 from openenv_trl.gymnasium.by_space import AnySpace
+from openenv_trl.gymnasium.chosen_action import chosen_action
 from openenv_trl.gymnasium.info_values import owned
 from openenv_trl.gymnasium.models import SCHEMA_KEY
 from openenv_trl.gymnasium.schema_spaces import NoSpaceError, SchemaSpace, dict_space, space_of_schema
 from openenv_trl.gymnasium.space_json import space_of_json
-from openenv_trl.gymnasium.space_values import SpaceValueError, read_value, write_value
+from openenv_trl.gymnasium.space_values import SpaceValueError, read_value, shortened, write_value
 from openenv_trl.types import StepResult
 from openenv_trl.wire.observations import lost_reward
 
@@ -71,6 +72,7 @@ class Dialect:
         self._missing_reward = wishes.missing_reward
         action = cast("Mapping[str, Any]", schema["action"])
         self.facts = cast("Mapping[str, Any]", action.get(SCHEMA_KEY, {}))
+        self._action_fields = sorted(set(cast("Mapping[str, Any]", action.get("properties", {}))) - {"metadata"})
         acts = _gymnasium_action if self.facts else _derived_action
         shows = _gymnasium_observation if self.facts else _derived_observation
         self.action_space, self._write = acts(action, self.facts, wishes)
@@ -93,8 +95,27 @@ class Dialect:
         return {"seed": int(generator.integers(_SEEDS)) if seed is None else int(seed), **(options or {})}
 
     def action(self, value: Any) -> dict[str, Any]:
-        """Return the fields of the action that a value of the action space means."""
+        """Return the fields of the action that a value of the action space means.
+
+        Raises:
+            ActionValidationError: The action space does not contain it.
+        """
         return self._write(value)
+
+    def difference(self, other: Dialect) -> str | None:
+        """Return in words how another server's environment differs from this one's; None where both can be one vector.
+
+        Args:
+            other: What is said to the other server.
+        """
+        for what, own, others in (
+            ("action space is", self.action_space, other.action_space),
+            ("observation space is", self.observation_space, other.observation_space),
+            ("fields of an action are", self._action_fields, other._action_fields),
+        ):
+            if own != others:
+                return f"its {what} {shortened(others)}, and here {shortened(own)}"
+        return None
 
     def beginning(self, result: Result) -> tuple[Any, dict[str, Any]]:
         """Return what Gymnasium's ``reset`` returns.
@@ -151,7 +172,7 @@ Reading = tuple[AnySpace, Callable[[dict[str, Any]], Any]]
 def _gymnasium_action(schema: Mapping[str, Any], facts: Mapping[str, Any], wishes: Wishes) -> Writing:
     served = space_of_json(facts["action_space"])
     space = wishes.action_space or served
-    return space, _own_writing(wishes) or (lambda value: {"action": write_value(served, value)})
+    return space, _own_writing(wishes) or (lambda value: {"action": write_value(served, chosen_action(served, value))})
 
 
 def _gymnasium_observation(schema: Mapping[str, Any], facts: Mapping[str, Any], wishes: Wishes) -> Reading:
@@ -182,8 +203,8 @@ def _derived_action(schema: Mapping[str, Any], facts: Mapping[str, Any], wishes:
                 "which: pass to_action=, a function from a value of action_space to the action's fields."
             )
         if single:
-            return space, lambda value: {names[0]: write_value(space, value)}
-        return space, lambda value: dict(write_value(space, value))
+            return space, lambda value: {names[0]: write_value(space, chosen_action(space, value))}
+        return space, lambda value: dict(write_value(space, chosen_action(space, value)))
     try:
         fields = _fields(schema, names, "action", acts=True)
     except NoSpaceError as error:
@@ -193,7 +214,13 @@ def _derived_action(schema: Mapping[str, Any], facts: Mapping[str, Any], wishes:
         ) from error
     if own is not None:
         return fields.space, own
-    return fields.space, fields.write if len(names) != 1 else lambda value: {names[0]: fields.write(value)}
+    derived, single = fields.space, len(names) == 1
+
+    def write(value: Any) -> dict[str, Any]:
+        written = fields.write(chosen_action(derived, value))
+        return {names[0]: written} if single else written
+
+    return derived, write
 
 
 def _derived_observation(schema: Mapping[str, Any], facts: Mapping[str, Any], wishes: Wishes) -> Reading:

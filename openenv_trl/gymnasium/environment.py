@@ -13,7 +13,7 @@ import pickle
 import re
 from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy
 from typing_extensions import Self
@@ -117,6 +117,10 @@ class GymnasiumEnvironment(
         Raises:
             ConfigurationError: The environment cannot be made, or a space or name does not do.
         """
+        if execution not in (None, *get_args(Execution)):
+            raise ConfigurationError(
+                f"execution={execution!r}: give one of {', '.join(map(repr, get_args(Execution)))}, or leave it out."
+            )
         return cls._of_recipe(
             Recipe(env, make_kwargs, describe, tuple(action_names), tool_name, execution, concurrent), None
         )

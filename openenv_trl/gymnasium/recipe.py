@@ -52,7 +52,12 @@ class Recipe:
             ConfigurationError: There is none of that name, it lacks a package, or it does not take these arguments.
         """
         if isinstance(self.env, (str, EnvSpec)):
-            return self._registered(self.env)
+            wanted = self.make_kwargs.get("render_mode")
+            if not isinstance(wanted, (str, type(None))):
+                raise ConfigurationError(f"render_mode={wanted!r} is no text: give one such as 'rgb_array', or none.")
+            made = self._registered(self.env)
+            self._require_mode(made)
+            return made
         given = cast("object", self.env)
         if isinstance(given, gymnasium.Env):
             raise ConfigurationError(
@@ -63,6 +68,17 @@ class Recipe:
         if not isinstance(cast("object", made), gymnasium.Env):
             raise ConfigurationError(f"{self.name} made {made!r}, which is no gymnasium.Env.")
         return made
+
+    def _require_mode(self, env: AnyEnv) -> None:
+        """Gymnasium only warns where the environment has no such mode."""
+        modes = env.metadata.get("render_modes")
+        wanted = self.make_kwargs.get("render_mode")
+        if wanted is None or not modes or wanted in modes or (wanted == "human" and "rgb_array" in modes):
+            return
+        env.close()
+        raise ConfigurationError(
+            f"render_mode={wanted!r}: '{self.name}' renders {', '.join(map(repr, modes))}. Choose one, or leave it out."
+        )
 
     def _registered(self, env: str | EnvSpec) -> AnyEnv:
         try:

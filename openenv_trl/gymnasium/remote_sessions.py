@@ -16,7 +16,7 @@ from gymnasium.utils import seeding
 
 from openenv_trl.client.background import background_portal
 from openenv_trl.client.generic import GenericEnvClient
-from openenv_trl.errors import ConfigurationError, SessionStateError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
 from openenv_trl.gymnasium.dialect import Dialect, Outcome, Wishes
 from openenv_trl.gymnasium.remote_env import frame_of
 from openenv_trl.gymnasium.server_schema import schema_of_server
@@ -50,7 +50,8 @@ class RemoteSessions:
         settings: Further arguments of the clients.
 
     Raises:
-        ConfigurationError: No sessions, or spaces that can neither be derived nor were they given.
+        ConfigurationError: No sessions, spaces that can neither be derived nor were they given, or servers of
+            environments that differ in their spaces.
         ConnectionFailedError: No server answered at the address.
 
     Attributes:
@@ -76,6 +77,8 @@ class RemoteSessions:
         try:
             schema = schema_of_server(self._roots[0].sync(), provider, settings.get("headers"))
             self.dialect = Dialect(schema, wishes)
+            for root in self._roots[1:]:
+                self._require_alike(root, wishes, settings)
         except BaseException:
             self.close()
             raise
@@ -102,6 +105,9 @@ class RemoteSessions:
             actions: One for each.
             to_reset: Which are reset instead.
             resets_at_end: Whether a session whose episode this step ends is reset at once.
+
+        Raises:
+            ActionValidationError: Not one action for each, or one that its space does not contain. No session moved.
         """
         if self._failed or not self._clients:
             raise SessionStateError(
@@ -111,10 +117,12 @@ class RemoteSessions:
                 phase="step",
             )
 
+        chosen = self._chosen(actions, to_reset)
+
         async def move(index: int) -> Moved:
-            if to_reset[index]:
+            fields = chosen[index]
+            if fields is None:
                 return Moved(None, await self._begin(index, None, None))
-            fields = self.dialect.action(actions[index])
             outcome = self.dialect.outcome(await self._clients[index].step(fields))
             over = outcome[2] or outcome[3]
             return Moved(outcome, await self._begin(index, None, None) if over and resets_at_end else None)
@@ -133,6 +141,32 @@ class RemoteSessions:
         """End the sessions, and the server where a provider has started it."""
         # The others are children of these.
         background_portal().call(_all_of, [root.close for root in self._roots])
+
+    def _require_alike(self, root: GenericEnvClient, wishes: Wishes, settings: Mapping[str, Any]) -> None:
+        schema = schema_of_server(root.sync(), None, settings.get("headers"))
+        try:
+            difference = self.dialect.difference(Dialect(schema, wishes))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{root.base_url}: {error}") from error
+        if difference is not None:
+            raise ConfigurationError(
+                f"The environment at {root.base_url} is not like the one at {self._roots[0].base_url}: {difference}. "
+                "Sessions of one vector need equal spaces: give addresses of servers of one environment."
+            )
+
+    def _chosen(self, actions: Sequence[Any], to_reset: Sequence[bool]) -> list[dict[str, Any] | None]:
+        """The fields of each session's action, before any is sent; None for a session that is reset instead."""
+        if len(actions) != self._number:
+            raise ActionValidationError(
+                f"{len(actions)} actions for {self._number} environments: give one for each. No environment moved."
+            )
+        chosen: list[dict[str, Any] | None] = []
+        for index, action in enumerate(actions):
+            try:
+                chosen.append(None if to_reset[index] else self.dialect.action(action))
+            except ActionValidationError as error:
+                raise ActionValidationError(f"Environment {index}: {error} No environment moved.") from error
+        return chosen
 
     async def _begin(self, index: int, seed: int | None, options: Mapping[str, Any] | None) -> Beginning:
         arguments = self.dialect.reset_arguments(seed, options, self._generators[index])

@@ -9,11 +9,12 @@ import numpy
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from openenv_trl.errors import ConfigurationError, SessionStateError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
 from openenv_trl.gymnasium.by_space import AnySpace
 from openenv_trl.gymnasium.dialect import Wishes
 from openenv_trl.gymnasium.remote_env import checked_render_mode, environment_metadata
 from openenv_trl.gymnasium.remote_sessions import Beginning, RemoteSessions
+from openenv_trl.gymnasium.space_values import shortened
 
 Batch = tuple[Any, Any, Any, Any, dict[str, Any]]
 
@@ -43,7 +44,8 @@ class RemoteVectorEnv(VectorEnv[Any, Any, Any]):
         headers: Sent with every request.
 
     Raises:
-        ConfigurationError: The spaces can neither be derived nor were they given; the text says what to pass.
+        ConfigurationError: The spaces can neither be derived nor were they given; the text says what to pass. Or the
+            servers' spaces differ; it names the address.
         ConnectionFailedError: No server answered at the address.
 
     Example:
@@ -128,6 +130,8 @@ class RemoteVectorEnv(VectorEnv[Any, Any, Any]):
         """Take one step in each session, all at the same time.
 
         Raises:
+            ActionValidationError: Not one action for each session, or one that its space does not contain; none has
+                moved.
             OpenEnvError: As `RemoteEnv.step`, of the first session whose call failed. The others have moved: reset all.
         """
         disabled = self.autoreset_mode is AutoresetMode.DISABLED
@@ -140,7 +144,7 @@ class RemoteVectorEnv(VectorEnv[Any, Any, Any]):
             )
         to_reset = self._over.tolist() if self.autoreset_mode is AutoresetMode.NEXT_STEP else [False] * self.num_envs
         at_end = self.autoreset_mode is AutoresetMode.SAME_STEP
-        moves = self._sessions.step(list(iterate(self.action_space, actions)), to_reset, resets_at_end=at_end)
+        moves = self._sessions.step(self._each(actions), to_reset, resets_at_end=at_end)
         rewards = numpy.zeros(self.num_envs, numpy.float64)
         terminations, truncations = numpy.zeros((2, self.num_envs), numpy.bool_)
         infos: dict[str, Any] = {}
@@ -164,6 +168,15 @@ class RemoteVectorEnv(VectorEnv[Any, Any, Any]):
         """End the sessions, and the server where a provider has started it."""
         del kwargs
         self._sessions.close()
+
+    def _each(self, actions: Any) -> list[Any]:
+        try:
+            return list(iterate(self.action_space, actions))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ActionValidationError(
+                f"actions={shortened(actions)} cannot be taken apart into those of {self.num_envs} environments: give "
+                f"a value of {self.action_space}. No environment moved."
+            ) from error
 
     def _shows(self, beginning: Beginning, infos: dict[str, Any], index: int) -> dict[str, Any]:
         self._shown[index], info = beginning
