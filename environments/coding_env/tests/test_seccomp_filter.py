@@ -37,9 +37,9 @@ ESCAPES = """
     ptrace mount umount2 pivot_root chroot unshare setns bpf perf_event_open userfaultfd io_uring_setup kexec_load
     init_module finit_module delete_module reboot swapon process_vm_readv process_vm_writev pidfd_getfd keyctl
     add_key open_by_handle_at move_mount fsopen open_tree mount_setattr sethostname settimeofday memfd_create
-    personality
+    personality timer_create mq_notify
 """
-CLONE_VM, CLONE_THREAD, CLONE_NEWUSER, CLONE_NEWNS = 0x100, 0x10000, 0x10000000, 0x20000
+CLONE_VM, CLONE_VFORK, CLONE_THREAD, CLONE_NEWUSER, CLONE_NEWNS = 0x100, 0x4000, 0x10000, 0x10000000, 0x20000
 PID = 4321
 
 
@@ -74,6 +74,8 @@ def outcome(program: bytes, architecture: int, number: int, arguments: Sequence[
         at += 1
         if operation == 0x20:  # load a word
             (accumulator,) = struct.unpack_from("I", data, value)
+        elif operation == 0x54:  # and
+            accumulator &= value
         elif operation == 0x06:  # return
             return value
         else:
@@ -146,6 +148,14 @@ def test_threads_are_started_everywhere_and_namespaces_nowhere(machine: str, alo
     assert called("clone", CLONE_VM | CLONE_THREAD) == ALLOW
     assert called("clone", CLONE_NEWUSER) == called("clone", CLONE_NEWNS | CLONE_VM | CLONE_THREAD) == EPERM
     assert called("clone3") == ENOSYS
+
+
+def test_a_child_that_ends_sends_no_signal_but_the_usual(machine: str) -> None:
+    called = Filter(machine, alone=True)
+    flags = (0, CLONE_VM | CLONE_VFORK, CLONE_VM | CLONE_THREAD)  # fork, posix_spawn, a thread
+    for signal in range(65):
+        expected = ALLOW if signal in (0, 17) else EPERM
+        assert {called("clone", each | signal) for each in flags} == {expected}, signal
 
 
 def test_signals_among_others_reach_only_itself(machine: str) -> None:

@@ -17,9 +17,11 @@ _ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _COLUMN = {"x86_64": 0, "aarch64": 1}
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NAMESPACE_FLAGS = 0x7E020000  # every CLONE_NEW… that clone takes
 _CLONE_THREAD = 0x00010000
+_END_SIGNAL = 0xFF  # the part of clone's flags that names what the parent gets when the child ends
+_NONE, _SIGCHLD = 0, 17
 
 # Name: its number on x86_64 and on aarch64; None where there is no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -46,6 +48,8 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     # Access lists are a chmod by another name, and Landlock knows neither.
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    # A signal of one's choice at a time of one's choice wakes who was stopped until the next call.
+    "timer_create": (222, 107), "mq_notify": (244, 184),
 }  # fmt: skip
 _FIRST_UNKNOWN = 470
 """Calls from here on are newer than this list: to programs the kernel looks like one that lacks them."""
@@ -124,6 +128,9 @@ def program(*, own_processes: bool, own_network: bool, own_pid: int = 0, machine
     block = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_JUMP_ANY_BIT, _NAMESPACE_FLAGS, 0, 1), refuse]
     if not own_processes:
         block += [_instruction(_JUMP_ANY_BIT, _CLONE_THREAD, 1, 0), refuse]
+    # Another, as SIGCONT, would wake a parent that was stopped.
+    block += [_instruction(_AND, _END_SIGNAL), _instruction(_JUMP_EQUAL, _NONE, 2, 0)]
+    block += [_instruction(_JUMP_EQUAL, _SIGCHLD, 1, 0), refuse]
     code += _guarded(_CLONE[column], [*block, allow])
     families = _FAMILIES if own_network else ()
     block = [_instruction(_LOAD, _FIRST_ARGUMENT)]
