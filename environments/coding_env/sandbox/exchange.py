@@ -13,8 +13,10 @@ from coding_env.sandbox.inside import frames
 from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.output import CappedOutput
 
-MAX_REPLY = 1 << 22
-"""Bytes of one reply: a file that is read at most, as JSON."""
+MAX_REPLY = {"read": 1 << 17, "list": 1 << 18, "export": 1 << 19}
+"""Bytes of one reply about files, by operation: what ``inside/files.py`` gives at most, in base64."""
+MAX_MESSAGE = 1 << 14
+"""Bytes of any other reply or message: an exit code, an error, a verdict. Output comes by pipes."""
 READY_TIMEOUT_S = 60.0
 """Seconds that a new worker may take until it is ready: a thousand times what it does, for a busy machine."""
 GRACE_S = 0.5
@@ -40,10 +42,18 @@ class Exchange:
         interruptible: Whether the worker is interrupted before it is killed.
         now: The time.
         messages: How many other messages may come before the reply. One more is none that the sandbox sent.
+        max_reply: Bytes of a reply or message at most.
     """
 
     def __init__(
-        self, number: int, limits: Limits, timeout_s: float, interruptible: bool, now: float, messages: int = 0
+        self,
+        number: int,
+        limits: Limits,
+        timeout_s: float,
+        interruptible: bool,
+        now: float,
+        messages: int = 0,
+        max_reply: int = MAX_MESSAGE,
     ) -> None:
         self._messages = messages
         self._number = number
@@ -54,7 +64,7 @@ class Exchange:
         self.is_ready = False
         """Whether the worker was there already, or has come."""
         self._interrupted = False
-        self._replies = frames.Unpacker(MAX_REPLY)
+        self._replies = frames.Unpacker(max_reply, flat=True)
         self.out = CappedOutput(limits.output_bytes)
         self.err = CappedOutput(limits.output_bytes)
         self.reply: dict[str, Any] | None = None

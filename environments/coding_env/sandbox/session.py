@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 
-from coding_env.sandbox.exchange import Exchange, Step
+from coding_env.sandbox.exchange import MAX_MESSAGE, MAX_REPLY, Exchange, Step
 from coding_env.sandbox.inside import frames, keeper
 from coding_env.sandbox.limits import Limits
 
@@ -169,7 +169,9 @@ class SandboxSession:
         if self.usable and self._worker is None:
             self._start_worker()
         worker = self._worker
-        exchange = Exchange(self._number, self.limits, timeout_s, interruptible, time.monotonic(), messages)
+        max_reply = MAX_REPLY.get(operation["op"], MAX_MESSAGE)
+        now = time.monotonic()
+        exchange = Exchange(self._number, self.limits, timeout_s, interruptible, now, messages, max_reply)
         if worker is None:
             exchange.ended(None)
             return exchange

@@ -6,11 +6,14 @@ for it on the event loop: a run stops no other session, and an idle session hold
 
 from __future__ import annotations
 
+import base64
 import os
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 # By the package's own name, not relative: this module is also loaded as ``server.coding_environment``.
 from coding_env.models import CodeAction, CodeObservation, CodeState
+from coding_env.sandbox.inside.bundle import unbundled
+from coding_env.sandbox.inside.files import MAX_LISTED
 from coding_env.sandbox.launcher import Sandbox, shared_sandbox
 from coding_env.sandbox.session import Reply, SandboxSession
 from coding_env.server import rules
@@ -25,6 +28,7 @@ from openenv_trl.types import EnvironmentMetadata
 _KILLED, _TIMED_OUT = 137, 124  # as a shell and timeout(1) have them
 _FILE_TIMEOUT_S = 10.0
 _MAX_READ_BYTES = 65536
+_MAX_ERROR, _MAX_DIGITS = 1000, 20  # characters of what a worker says of a file
 _NEW_INTERPRETER = "The next run has a new interpreter: names are gone, files are still there."
 _NEW_SESSION = "The next run has a new session: names and files are gone."
 
@@ -234,7 +238,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
             return await self._step_done(self._observation(reply, _FILE_TIMEOUT_S), None)
         error = reply.data.get("error")
         if error is not None:
-            return await self._step_done(CodeObservation(stderr=f"{error}\n", exit_code=1), None)
+            return await self._step_done(CodeObservation(stderr=f"{str(error)[:_MAX_ERROR]}\n", exit_code=1), None)
         return await self._step_done(CodeObservation(stdout=_file_text(operation, reply.data)), None)
 
     def _observation(self, reply: Reply, allowed: float) -> CodeObservation:
@@ -319,17 +323,22 @@ def _file_text(operation: dict[str, Any], data: dict[str, Any]) -> str:
     if operation["op"] == "write":
         return f"Wrote {len(operation['text'].encode('utf-8', 'replace'))} bytes to {operation['path']}.\n"
     if operation["op"] == "read":
-        text = str(data.get("text", ""))
+        text = _text(data.get("text"))
         return f"{text}\n[... cut after {_MAX_READ_BYTES} bytes ...]\n" if data.get("truncated") else text
-    lines = [f"{entry[1]} {entry[0]}\n" for entry in _pairs(data.get("files"))]
+    files = unbundled(data.get("files"), MAX_LISTED)
+    lines = [f"{size[:_MAX_DIGITS].decode('ascii', 'replace')} {path}\n" for path, size in files]
+    if data.get("truncated"):
+        lines.append(f"[... cut after {len(lines)} files ...]\n")
     return "".join(lines) or "The workspace is empty.\n"
 
 
-def _pairs(told: Any) -> list[list[Any]]:
-    """What a worker says of its files, as far as it is that."""
-    entries = cast("list[Any]", told) if isinstance(told, list) else []
-    lists = [cast("list[Any]", entry) for entry in entries if isinstance(entry, list)]
-    return [entry for entry in lists if len(entry) == 2]
+def _text(told: Any) -> str:
+    """A file's text, as far as what a worker says is one."""
+    try:
+        data = base64.b64decode(told if isinstance(told, str) else "", validate=True)
+    except ValueError:
+        return ""
+    return data[:_MAX_READ_BYTES].decode("utf-8", "replace")
 
 
 def _told(verdict: Verdict) -> str:

@@ -13,10 +13,12 @@ import socket
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
+from coding_env.sandbox.inside.bundle import unbundled
+from coding_env.sandbox.inside.files import MAX_LISTED
 from coding_env.sandbox.launcher import Sandbox
 from coding_env.sandbox.session import Reply, SandboxSession
 
@@ -115,12 +117,11 @@ def solution_files(exported: Any, cells: list[str], code: str | None) -> dict[st
     """Return what is judged: the code given, or else the workspace's ``solution.py``, or else the cells that ran.
 
     Args:
-        exported: The workspace's modules by their paths, as its worker tells; any of it may be made up.
+        exported: The workspace's modules, as its worker tells; any of it may be made up.
         cells: The cells of the episode that ran without an error.
         code: The code given.
     """
-    told = cast("dict[str, Any]", exported) if isinstance(exported, dict) else {}
-    files = {path: text for path, text in told.items() if isinstance(text, str)}
+    files = {path: text.decode("utf-8", "replace") for path, text in unbundled(exported, MAX_LISTED)}
     if code is not None:
         files["solution.py"] = code
     elif "solution.py" not in files:

@@ -64,7 +64,7 @@ class Console:
                 stream.flush()
 
     def _execute(self, code: str, name: str) -> None:
-        tree = ast.parse(code, name)
+        tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)  # as ast.parse, without a frame of its own
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         names = self.module.__dict__
         exec(compile(tree, name, "exec"), names)
