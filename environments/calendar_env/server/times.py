@@ -23,6 +23,8 @@ EventTime = dict[str, str]
 UTC = timezone.utc
 FIRST_YEAR, LAST_YEAR = 1970, 2100
 """Years that events may lie in. The last one also ends every series."""
+MOST_INSTANCES = 1000
+"""Instances of a series; one without an end has its first ones, daily for almost three years."""
 
 
 @lru_cache(maxsize=1024)

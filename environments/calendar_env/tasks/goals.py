@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from calendar_env.tasks.occurrences import Key
-from calendar_env.tasks.snapshot import Difference, Fields, changed_fields
+from calendar_env.tasks.snapshot import DEFAULTS, Difference, Fields, changed_fields
 
 
 class Part(Protocol):
@@ -115,14 +115,19 @@ class Changed:
         new = difference.after.occurrences
         start = self.wanted.get("start", old["start"])
         title = self.wanted.get("summary", old["summary"])
+        calendar = self.wanted.get("calendar", old["calendar"])
+        at_start = [key for key in difference.added_at.get(start, ()) if key in difference.added]
+        at_start = [key for key in at_start if new[key]["calendar"] == calendar]
+        if self.key in difference.before.far:  # hundreds, for each of which nobody looks far
+            return next((key for key in at_start if new[key]["summary"] == title), next(iter(at_start), None))
 
         def likeness(key: Key) -> tuple[float, float]:
             fields = new[key]
             same = (fields["start"] == start) + (fields["summary"] in (title, old["summary"]))
             return same, -abs((fields["start"] - start).total_seconds())
 
-        calendar = self.wanted.get("calendar", old["calendar"])
-        near = [key for key in difference.added if new[key]["calendar"] == calendar and likeness(key)[0] > 0]
+        close = [key for key in difference.added if key not in difference.after.far]
+        near = [key for key in (*close, *at_start) if new[key]["calendar"] == calendar and likeness(key)[0] > 0]
         return max(sorted(near), key=likeness, default=None)
 
     def _share(self, new: Fields) -> float:
@@ -157,7 +162,8 @@ class New:
         wanted = dict(self.fields)
         if self.calendar is not None:
             wanted["calendar"] = self.calendar(difference)
-        shares = {key: self._share(difference.after.occurrences[key], wanted) for key in difference.added}
+        near = difference.added - difference.after.far
+        shares = {key: self._share(difference.after.occurrences[key], wanted) for key in near}
         best = max(sorted(shares), key=lambda key: shares[key], default=None)
         if best is None or shares[best] == 0.0:
             return 0.0
@@ -174,14 +180,17 @@ class New:
         booked = {name: value for name, value in new.items() if name.startswith("room ")}
         right_room = len(booked) == 1 and _one_of(new, {f"room {email}": "accepted" for email in self.rooms})
         rest = {name: value for name, value in wanted.items() if name not in ("summary", "start", "end")}
-        shapes = {"visibility": "default", "transparency": "opaque", "status": "confirmed", "eventType": "default"}
-        usual = {**shapes, "whole days": False}
+        # What was not asked for is as usual, except that words about the event, or where its room is, do no harm.
+        free = ("description", "location") if self.rooms else ("description",)
+        unasked = {name for name in new if not name.startswith(("guest ", "room "))} - {*_NAMED, *free}
+        usual = {name: DEFAULTS.get(name) for name in unasked} | {"whole days": False}
         others = [as_wanted(new.get(name), value) for name, value in {**usual, **rest}.items()]
         weights = _WEIGHTS_WITH_ROOM if self.rooms else _WEIGHTS
         terms = (title, *when, right_guests, right_room if self.rooms else not booked, all(others))
         return 1.0 if all(terms) else sum(weight * good for weight, good in zip(weights, terms, strict=True))
 
 
+_NAMED = ("calendar", "summary", "start", "end")
 _WEIGHTS = (0.1, 0.45, 0.15, 0.15, 0.05, 0.1)
 """What of a new event counts how much: title, start, end, guests, no room, all else."""
 _WEIGHTS_WITH_ROOM = (0.1, 0.3, 0.1, 0.15, 0.3, 0.05)

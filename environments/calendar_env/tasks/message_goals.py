@@ -30,16 +30,24 @@ class Answer:
 
 @dataclass(frozen=True)
 class Told:
-    """Words that the agent's last message shall hold, once it has done something."""
+    """Words that the agent's last message shall hold, once it has done something, and others that it shall not.
+
+    Attributes:
+        name: What it is about.
+        words: The words.
+        without: Words of which none may be there.
+    """
 
     name: str
     words: Sequence[str]
+    without: Sequence[str] = ()
 
     def reached(self, difference: Difference, message: str) -> float:
-        """The share of the words that it holds; 0 where nothing was done."""
-        if not _something_done(difference):
+        """The share of the words that it holds; 0 where nothing was done, or a wrong word is there."""
+        said = message.casefold()
+        if not _something_done(difference) or any(word.casefold() in said for word in self.without):
             return 0.0
-        return sum(word.casefold() in message.casefold() for word in self.words) / len(self.words)
+        return sum(word.casefold() in said for word in self.words) / len(self.words)
 
 
 @dataclass(frozen=True)

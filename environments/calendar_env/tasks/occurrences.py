@@ -8,14 +8,21 @@ instance, a series that was split or one with many exceptions) count as the same
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrule, rruleset, rrulestr
+
+from calendar_env.server.times import MOST_INSTANCES
+
+_EARLIEST = datetime(1900, 1, 1)
+_FOLLOWED = timedelta(days=15 * 365)
+"""How far a series is followed past what matters: what goes on for so long has no end that anybody plans for."""
 
 Key = tuple[str, str]
 """Names an occurrence: the id of the event or series, and the start it has by its series' rule ("" for no series)."""
@@ -55,7 +62,9 @@ def _parsed(text: str, zone: str) -> datetime:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=ZoneInfo(zone))).astimezone(timezone.utc)
 
 
-def occurrences(events: Mapping[str, Mapping[str, Any]], begin: datetime, end: datetime) -> list[Occurrence]:
+def occurrences(
+    events: Mapping[str, Mapping[str, Any]], begin: datetime, end: datetime, whole: Collection[str] = ()
+) -> list[Occurrence]:
     """All occurrences that overlap ``[begin, end)``, cancelled ones left out.
 
     Args:
@@ -63,6 +72,7 @@ def occurrences(events: Mapping[str, Mapping[str, Any]], begin: datetime, end: d
             ``originalStartTime``.
         begin: An aware time.
         end: An aware time.
+        whole: Ids of events and series of which all occurrences are wanted, as far as a series is followed.
     """
     exceptions: dict[str, dict[datetime, tuple[str, Mapping[str, Any]]]] = {}
     for identifier, event in events.items():
@@ -78,30 +88,33 @@ def occurrences(events: Mapping[str, Mapping[str, Any]], begin: datetime, end: d
             continue
         own = exceptions.get(identifier, {})
         length = moment(event["end"]) - moment(event["start"])
-        for start in _starts(event, begin, end, length):
+        for start in _starts(event, begin, end, length, whole=identifier in whole):
             if start in own:
                 instance_id, exception = own[start]
                 if exception.get("status") != "cancelled":
                     found.append(_occurrence((identifier, start.isoformat()), exception, instance_id))
                 continue
-            whole = "date" in event["start"]
-            instance_id = f"{identifier}_{start:%Y%m%d}" if whole else f"{identifier}_{start:%Y%m%dT%H%M%SZ}"
-            found.append(Occurrence((identifier, start.isoformat()), start, start + length, whole, event, instance_id))
-    return [each for each in found if each.start < end and each.end > begin]
+            days = "date" in event["start"]
+            instance_id = f"{identifier}_{start:%Y%m%d}" if days else f"{identifier}_{start:%Y%m%dT%H%M%SZ}"
+            found.append(Occurrence((identifier, start.isoformat()), start, start + length, days, event, instance_id))
+    return [each for each in found if each.key[0] in whole or (each.start < end and each.end > begin)]
 
 
 def _occurrence(key: Key, event: Mapping[str, Any], identifier: str) -> Occurrence:
     return Occurrence(key, moment(event["start"]), moment(event["end"]), "date" in event["start"], event, identifier)
 
 
-def _starts(event: Mapping[str, Any], begin: datetime, end: datetime, length: timedelta) -> Iterable[datetime]:
+def _starts(
+    event: Mapping[str, Any], begin: datetime, end: datetime, length: timedelta, *, whole: bool
+) -> Iterable[datetime]:
     """Starts by the rule, in UTC. An exception may have been moved far, so a margin of two weeks is looked through."""
     margin = timedelta(days=14)
-    whole = "date" in event["start"]
-    zone = ZoneInfo("UTC") if whole else ZoneInfo(event["start"].get("timeZone") or "UTC")
+    zone = ZoneInfo("UTC") if "date" in event["start"] else ZoneInfo(event["start"].get("timeZone") or "UTC")
     first = moment(event["start"]).astimezone(zone).replace(tzinfo=None)
     low = (begin - margin - length).astimezone(zone).replace(tzinfo=None)
     high = (end + margin).astimezone(zone).replace(tzinfo=None)
+    if whole:
+        low, high = _EARLIEST, max(first, high) + _FOLLOWED
     starts = _local_starts(tuple(event["recurrence"]), first, zone, low, high)
     return [start.replace(tzinfo=zone).astimezone(timezone.utc) for start in starts]
 
@@ -122,7 +135,10 @@ def _local_starts(
             for text in value.split(","):
                 local = _local_time(text, zone, ZoneInfo(zone_of_line[1]) if zone_of_line else zone, first)
                 (rules.exdate if name.startswith("EXDATE") else rules.rdate)(local)
-    return tuple(rules.between(low, high, inc=True))
+    # As far as the API has instances of a series, and no further.
+    return tuple(
+        start for start in takewhile(lambda start: start <= high, islice(rules, MOST_INSTANCES)) if start >= low
+    )
 
 
 def _until_in(rule: str, zone: ZoneInfo) -> str:

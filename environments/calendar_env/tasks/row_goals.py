@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from calendar_env.server.access import ROLES
 from calendar_env.tasks.goals import as_wanted
 from calendar_env.tasks.snapshot import Difference, Row
 
@@ -19,9 +20,21 @@ class RowIs:
     value: Any
 
     def reached(self, difference: Difference, message: str) -> float:
-        """Whether it has it."""
-        difference.rows.discard(self.row)
-        return float(as_wanted(difference.after.rows.get(self.row), self.value))
+        """Whether it has it. Access that is greater than both what was wanted and what was there is not claimed."""
+        role = difference.after.rows.get(self.row)
+        if not _excessive(role, self.value, difference.before.rows.get(self.row)):
+            difference.rows.discard(self.row)
+        return float(as_wanted(role, self.value))
+
+
+def _excessive(role: str | None, wanted: Any, before: str | None = None) -> bool:
+    """Whether a role gives more rights than were wanted, or than there were."""
+    allowed = [each for each in ROLES if as_wanted(each, wanted)]
+    return _rank(role) > max(map(_rank, (*allowed, before)))
+
+
+def _rank(role: str | None) -> int:
+    return 0 if role is None else ROLES.index(role)
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class NewCalendar:
         """The id of the new calendar of that title."""
         for (table, identifier), row in sorted(difference.after.rows.items(), key=lambda item: item[0]):
             new = table == "calendars" and (table, identifier) not in difference.before.rows
-            if new and as_wanted(row.get("summary"), self.fields["summary"]):
+            if new and not row.get("deleted") and as_wanted(row.get("summary"), self.fields["summary"]):
                 return identifier
         return None
 
@@ -64,7 +77,8 @@ class NewCalendar:
         }
         for rule, role in self.shared.items():
             right.append(rules.get(rule) == role)
-            mine.add(("acl", f"{identifier} {rule}"))
+            if not _excessive(rules.get(rule), role):
+                mine.add(("acl", f"{identifier} {rule}"))
         difference.rows -= mine
         # Who was given access may find the calendar on their list.
         difference.rows -= {row for row in difference.rows if row[0] == "calendarList" and row[1].endswith(identifier)}

@@ -6,9 +6,10 @@ only counts writes (etags, sequence numbers, times of update) is not content, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from calendar_env.tasks.occurrences import Key, Occurrence, occurrences
@@ -25,7 +26,7 @@ _NOT_CONTENT = frozenset(
         *("originalStartTime", "recurrence", "recurringEventId", "sequence", "start", "updated"),
     )
 )
-_DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Mapping[str, Any] = {
     "visibility": "default",
     "transparency": "opaque",
     "eventType": "default",
@@ -53,26 +54,54 @@ class Snapshot:
         rows: The values of all other rows.
         mail: Who was written to: the kind of mail, the event's id, and the recipient.
         identifiers: The id by which the API calls each occurrence.
+        far: Occurrences before or after the time that matters; of events that changed alone.
     """
 
     occurrences: Mapping[Key, Fields]
     rows: Mapping[Row, Any]
     mail: tuple[tuple[str, str, str], ...]
     identifiers: Mapping[Key, str]
+    far: frozenset[Key] = frozenset()
 
 
-def snapshot(dump: Mapping[str, Any], horizon: tuple[datetime, datetime], user: str) -> Snapshot:
-    """The content of a dump, of all that happens within the horizon; only the user's own answers are of interest."""
+def snapshot(
+    dump: Mapping[str, Any], horizon: tuple[datetime, datetime], user: str, whole: Collection[str] = ()
+) -> Snapshot:
+    """The content of a dump; only the user's own answers are of interest.
+
+    Args:
+        dump: The store's content.
+        horizon: From when to when all events are looked at.
+        user: The acting user.
+        whole: Ids of events and series that are looked at also before and after that.
+    """
     rooms = frozenset(name for name, row in dump["calendars"].items() if row.get("kind") == "room")
-    found = occurrences(dump["events"], *horizon)
+    found = occurrences(dump["events"], *horizon, whole)
+    begin, end = horizon
     rows = {(table, name): row for table in _TABLES for name, row in dump[table].items()}
     mail = tuple((each["kind"], each["eventId"], each["recipient"]) for each in dump["notifications"])
+    # The occurrences of a series share what does not differ, as there may be a thousand of them.
+    shared: dict[int, Fields] = {}
+    flat: dict[Key, Fields] = {}
+    for each in found:
+        fields = shared.get(id(each.event))
+        if fields is None:
+            fields = shared[id(each.event)] = laid_flat(each, user, rooms)
+        flat[each.key] = {**fields, "start": each.start, "end": each.end}
     return Snapshot(
-        {each.key: laid_flat(each, user, rooms) for each in found},
+        flat,
         rows,
         mail,
         {each.key: each.identifier for each in found},
+        frozenset(each.key for each in found if each.start >= end or each.end <= begin),
     )
+
+
+def changed_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """Ids of events and series that are not the same in two dumps; those of a series for its changed instances."""
+    old, new = before["events"], after["events"]
+    found = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    return {(new.get(name) or old[name]).get("recurringEventId", name) for name in found}
 
 
 def preview(world: World, user: str) -> Snapshot:
@@ -90,16 +119,22 @@ def laid_flat(occurrence: Occurrence, user: str, rooms: Iterable[str] = ()) -> F
     others.
     """
     event = occurrence.event
-    fields: Fields = {**_DEFAULTS, **{name: value for name, value in event.items() if name not in _NOT_CONTENT}}
+    fields: Fields = {**DEFAULTS, **{name: value for name, value in event.items() if name not in _NOT_CONTENT}}
     fields["calendar"] = event["calendarId"]
     fields["whole days"] = occurrence.whole_days
     fields["start"], fields["end"] = occurrence.start, occurrence.end
     for guest in event.get("attendees", ()):
         if guest.get("own"):
             fields[f"own settings of {guest['email']}"] = guest["own"]
-        if guest["email"] == event["calendarId"] and guest["email"] not in rooms:
-            continue  # the organizer's own entry says nothing
         answer = guest.get("responseStatus", "needsAction")
+        for name in ("additionalGuests", *(("comment",) if guest["email"] == user else ())):
+            if guest.get(name):
+                fields[f"{name} of {guest['email']}"] = guest[name]
+        if guest["email"] == event["calendarId"] and guest["email"] not in rooms:
+            # The organizer's own entry says something only where the user does not come to the own meeting.
+            if guest["email"] == user and answer in ("declined", "tentative"):
+                fields["the organizer's answer"] = answer
+            continue
         if guest["email"] in rooms:
             fields[f"room {guest['email']}"] = answer
         else:
@@ -120,6 +155,7 @@ class Difference:
         added: Occurrences that are new.
         changed: The names of changed fields by occurrence.
         rows: Rows that were added, removed or changed.
+        altered: Ids of events and series of which anything changed, whoever asked for it.
     """
 
     before: Snapshot
@@ -128,6 +164,7 @@ class Difference:
     added: set[Key] = field(default_factory=set[Key])
     changed: dict[Key, set[str]] = field(default_factory=dict[Key, set[str]])
     rows: set[Row] = field(default_factory=set[Row])
+    altered: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         old, new = self.before.occurrences, self.after.occurrences
@@ -137,6 +174,7 @@ class Difference:
             names = changed_fields(old[key], new[key])
             if names:
                 self.changed[key] = names
+        self.altered = frozenset(key[0] for key in (*self.removed, *self.added, *self.changed))
         names = self.before.rows.keys() | self.after.rows.keys()
         self.rows = {name for name in names if self.before.rows.get(name) != self.after.rows.get(name)}
 
@@ -147,6 +185,14 @@ class Difference:
             self.changed[key] = left
         else:
             self.changed.pop(key, None)
+
+    @cached_property
+    def added_at(self) -> Mapping[datetime, Sequence[Key]]:
+        """Occurrences that were new in the beginning, by their start, in order."""
+        found: dict[datetime, list[Key]] = {}
+        for key in sorted(self.added):
+            found.setdefault(self.after.occurrences[key]["start"], []).append(key)
+        return found
 
     @property
     def sent(self) -> tuple[tuple[str, str, str], ...]:

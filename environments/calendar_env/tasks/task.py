@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calendar_env.tasks.company import Company
 from calendar_env.tasks.scoring import Goal, scored
-from calendar_env.tasks.snapshot import Difference, Snapshot, snapshot
+from calendar_env.tasks.snapshot import Difference, Snapshot, changed_events, snapshot
 from calendar_env.tasks.world import World
 
 if TYPE_CHECKING:
@@ -64,8 +64,11 @@ class GeneratedTask:
 
     def score(self, before: CalendarStore, after: CalendarStore, message: str) -> Score:
         """What the final calendars, and the last message, are worth."""
-        old = snapshot(before.dump(), self._world.horizon, self.acting_user)
-        new = snapshot(after.dump(), self._world.horizon, self.acting_user)
+        first, last = before.dump(), after.dump()
+        # What is as it was needs no look beyond the weeks that matter.
+        whole = changed_events(first, last)
+        old = snapshot(first, self._world.horizon, self.acting_user, whole)
+        new = snapshot(last, self._world.horizon, self.acting_user, whole)
         return scored(self._goal(old), Difference(old, new), message, quiet=self._quiet)
 
 

@@ -9,6 +9,9 @@ from zoneinfo import ZoneInfo
 
 from calendar_env.tasks.background import invitation, organizer, running_company
 from calendar_env.tasks.goals import Changed, Each
+from calendar_env.tasks.occurrences import Key
+from calendar_env.tasks.scoring import Goal
+from calendar_env.tasks.snapshot import Snapshot
 from calendar_env.tasks.task import Draft
 from calendar_env.tasks.wording import say_clock, say_day
 from calendar_env.tasks.world import at, timed
@@ -71,20 +74,26 @@ def draft(rng: random.Random, level: str) -> Draft:
     else:
         request += f" It still takes {minutes} minutes."
     request += " Meetings before that date stay exactly as they are, and the series ends when it did before."
-    parts: list[Changed] = []
-    for key in world.keys(series):
-        old = _start_of(key, me.zone)
-        if old.date() < day:
-            continue
-        start = at(old.date(), new_clock, me.zone)
+
+    def wanted_of(key: Key) -> dict[str, Any]:
+        start = at(_start_of(key, me.zone).date(), new_clock, me.zone)
         wanted: dict[str, Any] = {"start": start, "end": start + timedelta(minutes=new_minutes)}
         if new_title != title:
             wanted["summary"] = new_title
         if level == "hard":
             wanted |= {f"guest {guests[0].email}": None, f"guest {guests[2].email}": "invited"}
-        parts.append(Changed("a meeting", key, wanted))
-    goal = [(1.0, Each("the meetings from then on", parts))]
-    return Draft(company, request, spec, lambda before: goal)
+        return wanted
+
+    later = [key for key in world.keys(series) if _start_of(key, me.zone).date() >= day]
+    parts = [Changed("a meeting", key, wanted_of(key)) for key in later]
+    meetings = Each("the meetings from then on", parts)
+
+    def goal(before: Snapshot) -> Goal:
+        """Also what lies beyond the weeks that matter, which is looked at where the series was changed."""
+        far = [Changed("a later meeting", key, wanted_of(key)) for key in sorted(before.far) if key[0] == series]
+        return [(1.0, meetings), (0.25, Each("the series' end", far))] if far else [(1.0, meetings)]
+
+    return Draft(company, request, spec, goal)
 
 
 def _start_of(key: tuple[str, str], zone: str) -> datetime:
