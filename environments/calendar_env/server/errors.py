@@ -53,6 +53,11 @@ def needs_role(role: str, calendar_id: str, current: str) -> CalendarError:
     )
 
 
+def quota(message: str) -> CalendarError:
+    """More than a calendar holds."""
+    return CalendarError(403, "quotaExceeded", f"Calendar usage limits exceeded. {message}")
+
+
 def not_found(what: str, hint: str = "") -> CalendarError:
     """Something that is not there, or that the acting user may not know of."""
     return CalendarError(404, "notFound", f"Not found: {what}.{f' {hint}' if hint else ''}")

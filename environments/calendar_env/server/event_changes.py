@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from calendar_env.server.context import Resource, ServiceContext
-from calendar_env.server.errors import deleted, forbidden, invalid, required
+from calendar_env.server.errors import deleted, forbidden, invalid, quota, required
 from calendar_env.server.event_body import DEFAULTS, GUEST_OWN, without_defaults
 from calendar_env.server.guests import answer_for_rooms, expanded, invited, tell
 from calendar_env.server.records import Event, Guest
@@ -19,6 +19,8 @@ from calendar_env.server.series_changes import carry_over
 from calendar_env.server.times import check_range
 
 _TIMES = ("start", "end", "recurrence")
+MOST_SERIES = 30
+"""Series of one calendar."""
 _REPLACEABLE = (
     *("summary", "description", "location", "recurrence", "attendees", "visibility", "transparency", "colorId"),
     *("reminders", "guestsCanModify", "guestsCanInviteOthers", "guestsCanSeeOtherGuests", "extendedProperties"),
@@ -65,6 +67,15 @@ class EventChanges(ServiceContext):
             return self._change_shared(event, calendar_id, fields, send_updates)
         return self._change_as_guest(event, calendar_id, fields, send_updates)
 
+    def require_room_for_series(self, calendar_id: str) -> None:
+        """Refuse one series more than a calendar holds.
+
+        Raises:
+            CalendarError: It holds so many.
+        """
+        if self.store.count_series(calendar_id) >= MOST_SERIES:
+            raise quota(f"The calendar '{calendar_id}' has {MOST_SERIES} series. Delete one first.")
+
     def cancel_event(self, event: Event, calendar_id: str, send_updates: str) -> None:
         """Cancel an event, or take it off a guest's calendar.
 
@@ -104,6 +115,8 @@ class EventChanges(ServiceContext):
         if any(name in shared for name in ("start", "recurrence")):
             after.body["recurrence"] = read_recurrence(after.body.get("recurrence") or [], after.start)
         after.body = without_defaults(after.body)
+        if after.is_series and not (event.is_series and event.status != "cancelled"):
+            self.require_room_for_series(event.calendar_id)
         after.status = fields.get("status") or event.status
         if "attendees" in fields:
             after.guests = invited(self.store, event, fields["attendees"] or [], calendar_id)

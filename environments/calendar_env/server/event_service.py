@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
-
-from dateutil import parser
 
 from calendar_env.server.agenda import find_event, is_on
 from calendar_env.server.context import Arguments, Resource
@@ -14,12 +12,12 @@ from calendar_env.server.errors import duplicate, forbidden, invalid, not_found,
 from calendar_env.server.event_body import read_body, without_defaults
 from calendar_env.server.event_changes import EventChanges, replacement
 from calendar_env.server.guests import answer_for_rooms, invited, read_send_updates, tell
+from calendar_env.server.quick_text import read_quick_text
 from calendar_env.server.records import Event
 from calendar_env.server.recurrence import read_recurrence
-from calendar_env.server.times import check_range, clock_time, read_instant, zone
+from calendar_env.server.times import UTC, at_local, check_range, clock_time, zone
 
 _ID = re.compile(r"[a-v0-9]{5,1024}")
-_RELATIVE_DAYS = {"today": 0, "tomorrow": 1}
 
 
 class EventService(EventChanges):
@@ -36,6 +34,8 @@ class EventService(EventChanges):
                 raise required(f"{name}, such as {{'dateTime': '2026-03-02T09:00:00', 'timeZone': 'Europe/Berlin'}}")
         check_range(fields["start"], fields["end"])
         fields["recurrence"] = read_recurrence(fields.get("recurrence") or [], fields["start"])
+        if fields["recurrence"]:
+            self.require_room_for_series(calendar["id"])
         attendees, status = fields.pop("attendees", None) or [], fields.pop("status", None) or "confirmed"
         if status == "cancelled":
             raise invalid("A new event cannot have status 'cancelled'.")
@@ -87,6 +87,8 @@ class EventService(EventChanges):
             raise invalid(f"'{eventId}' is one instance. Move the whole series '{event.recurring_event_id}'.")
         if target["id"] == source["id"] or target["kind"] == "room":
             raise invalid("destination must be another calendar, and no room. A room is booked as an attendee.")
+        if event.is_series:
+            self.require_room_for_series(target["id"])
         after = event.copy()
         after.calendar_id = target["id"]
         with self.store.transaction():
@@ -98,15 +100,19 @@ class EventService(EventChanges):
         return self.viewer(target["id"], role).show(after)
 
     def events_quickAdd(self, calendarId: str, text: str, sendUpdates: str | None = None) -> Resource:
-        """Create an event from one line that names a day and a time, such as "Lunch with Ann on 5 March at 12:30"."""
+        """Create an event from one line, such as "Lunch with Ann on 5 March at 12:30 for 45 minutes"."""
         calendar, _ = self.require(calendarId, "writer")
-        summary, start = self._read_line(text, calendar["time_zone"])
+        zone_name = calendar["time_zone"]
+        read = read_quick_text(text, self.now.astimezone(zone(zone_name)).replace(tzinfo=None))
         minutes = self.store.row(
             "SELECT value FROM settings WHERE user_email = ? AND id = 'defaultEventLength'", (self.acting_user,)
         )
-        end = start + timedelta(minutes=int(minutes[0]) if minutes is not None else 60)
-        zone_name = calendar["time_zone"]
-        body = {"summary": summary, "start": clock_time(start, zone_name), "end": clock_time(end, zone_name)}
+        start = at_local(read.start, zone_name)
+        usual = timedelta(minutes=int(minutes[0]) if minutes is not None else 60)
+        end = start.astimezone(UTC) + (usual if read.length is None else read.length)
+        if read.end is not None:
+            end = at_local(read.end, zone_name)
+        body = {"summary": read.title, "start": clock_time(start, zone_name), "end": clock_time(end, zone_name)}
         return self.events_insert(calendarId, body, sendUpdates)
 
     def event_on(self, calendar_id: str, event_id: str, *, gone: bool = False) -> Event:
@@ -148,22 +154,3 @@ class EventService(EventChanges):
         if self.store.event(given) is not None:
             raise duplicate(f"event '{given:.80}'")
         return given
-
-    def _read_line(self, text: str, zone_name: str) -> tuple[str, datetime]:
-        today = self.now.astimezone(zone(zone_name)).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
-        named = text
-        for word, days in _RELATIVE_DAYS.items():
-            day = f"{today + timedelta(days=days):%d %B %Y}"
-            named = re.sub(rf"\b{word}\b", day, named, flags=re.IGNORECASE)
-        try:
-            # Read twice, from two days at two hours: what differs was not said.
-            one, rest = parser.parse(named, default=today, fuzzy_with_tokens=True)
-            other, _ = parser.parse(named, default=today + timedelta(hours=1), fuzzy_with_tokens=True)
-        except (ValueError, OverflowError) as error:
-            raise invalid(
-                f"No day and time can be read in {text!r:.100}. Use events_insert with start and end."
-            ) from error
-        if one.hour != other.hour:
-            raise invalid(f"{text!r:.100} names no time of day, such as 15:00. Use events_insert with start and end.")
-        summary = re.sub(r"(\s+(on|at|from))*$", "", " ".join("".join(rest).split()), flags=re.IGNORECASE)
-        return summary or text.strip(), read_instant("text", one.isoformat(timespec="seconds"), zone_name)

@@ -135,6 +135,14 @@ class Tables:
         found = self.connection.execute(query, {"id": calendar_id, "after": after, "before": before}).fetchall()
         return [self._event(row) for row in found]
 
+    def count_series(self, calendar_id: str) -> int:
+        """How many series a calendar has that were not deleted."""
+        query = (
+            "SELECT COUNT(*) FROM events WHERE calendar_id = ? AND status != 'cancelled'"
+            " AND json_type(body, '$.recurrence') = 'array'"
+        )
+        return self._first(query, (calendar_id,))
+
     def save_event(self, event: Event) -> None:
         """Write an event and its attendees, in place of what its id had; it gets a new revision."""
         event.revision = self.count_up("revision")
@@ -181,7 +189,10 @@ class Tables:
         )
 
     def _counted(self, name: str) -> int:
-        row = self.row("SELECT value FROM counters WHERE name = ?", (name,))
+        return self._first("SELECT value FROM counters WHERE name = ?", (name,))
+
+    def _first(self, query: str, parameters: Sequence[Any]) -> int:
+        row = self.row(query, parameters)
         assert row is not None
         return row[0]
 

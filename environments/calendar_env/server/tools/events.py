@@ -142,7 +142,10 @@ class EventTools(ToolGroup):
         self,
         calendarId: CalendarId,
         text: Annotated[
-            str, Field(description='Title with a day and time, e.g. "Lunch with Ann on 5 March at 12:30".')
+            str,
+            Field(
+                description='TITLE on DATE at TIME [for LENGTH | to TIME], e.g. "Lunch on 5 March at 12:30 for 1 hour".'
+            ),
         ],
         sendUpdates: SendUpdates = None,
     ) -> CalendarObservation:
