@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from calendar_env.server.errors import invalid
 from calendar_env.server.records import Event
 from calendar_env.server.recurrence import (
     instance_end,
@@ -20,7 +21,34 @@ from calendar_env.server.recurrence import (
 from calendar_env.server.tables import Tables
 from calendar_env.server.times import LAST_YEAR, UTC, is_day, seconds_of
 
+MOST_AT_ONCE = 5000
+"""Instances that one call looks at."""
+
 _SLACK = timedelta(days=2)  # a day begins at other moments in other zones
+
+
+class Budget:
+    """How many instances a call may still look at.
+
+    Args:
+        most: So many in all.
+    """
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        self._most = self._left = most
+
+    def spend(self, count: int = 1) -> None:
+        """Take some of it.
+
+        Raises:
+            CalendarError: Nothing is left.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise invalid(
+                f"This would look at more than {self._most} instances of series. "
+                "Narrow timeMin and timeMax, or ask for fewer calendars."
+            )
 
 
 @dataclass(frozen=True)
@@ -94,13 +122,22 @@ def is_on(event: Event, calendar_id: str) -> bool:
     return event.calendar_id == calendar_id or (guest is not None and not guest.removed)
 
 
-def occurrences(tables: Tables, calendar_id: str, window: Window, day_zone: str) -> Iterator[Event]:
-    """All that is on a calendar in a window, series as their instances; cancelled ones too, and not in order."""
+def occurrences(
+    tables: Tables, calendar_id: str, window: Window, day_zone: str, budget: Budget | None = None
+) -> Iterator[Event]:
+    """All that is on a calendar in a window, series as their instances; cancelled ones too, and not in order.
+
+    Raises:
+        CalendarError: It is more than the budget, where there is one.
+    """
     events = tables.events_on(calendar_id, window.after, window.before)
     expanded = {event.id for event in events if event.is_series and event.status != "cancelled"}
     for event in events:
         if event.id in expanded:
-            yield from instances_of(tables, event, window, day_zone, calendar_id=calendar_id)
+            for instance in instances_of(tables, event, window, day_zone, calendar_id=calendar_id):
+                if budget is not None:
+                    budget.spend()
+                yield instance
         # A changed instance comes with its series, where that is on the calendar too.
         elif event.recurring_event_id not in expanded and holds_event(window, event, day_zone):
             yield event
@@ -138,7 +175,13 @@ def is_busy(event: Event, calendar_id: str) -> bool:
 
 
 def busy_spans(
-    tables: Tables, calendar_id: str, window: Window, day_zone: str, *, without: str | None = None
+    tables: Tables,
+    calendar_id: str,
+    window: Window,
+    day_zone: str,
+    *,
+    without: str | None = None,
+    budget: Budget | None = None,
 ) -> list[tuple[int, int]]:
     """When a calendar is busy in a window, in order, overlapping and touching spans as one.
 
@@ -148,9 +191,10 @@ def busy_spans(
         window: Spans are cut to it.
         day_zone: The zone in which whole days begin.
         without: An event that does not count, with all its instances.
+        budget: How many instances may be looked at; any number if None.
     """
     spans: list[tuple[int, int]] = []
-    for event in occurrences(tables, calendar_id, window, day_zone):
+    for event in occurrences(tables, calendar_id, window, day_zone, budget):
         if is_busy(event, calendar_id) and without not in (event.id, event.recurring_event_id or ""):
             spans.append((seconds_of(event.start, day_zone), seconds_of(event.end, day_zone)))
     merged: list[tuple[int, int]] = []

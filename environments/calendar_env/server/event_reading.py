@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from calendar_env.server.access import at_least, role_on
-from calendar_env.server.agenda import Window, busy_spans, find_event, holds_event, instances_of, occurrences
+from calendar_env.server.agenda import Budget, Window, busy_spans, find_event, holds_event, instances_of, occurrences
 from calendar_env.server.context import Arguments, Resource, ServiceContext
 from calendar_env.server.errors import CalendarError, invalid, not_found
 from calendar_env.server.paging import page
@@ -18,6 +18,8 @@ from calendar_env.server.views import matches
 
 _YEARS_AHEAD = 2
 _MOST_CALENDARS = 50
+_LONGEST_ID = 255
+_LONGEST_SEARCH = 1000
 
 
 class EventReading(ServiceContext):
@@ -68,6 +70,8 @@ class EventReading(ServiceContext):
         since = self._sync_revision(syncToken)
         found = self._found(calendar, window, singleEvents, showDeleted or since is not None)
         viewer = self.viewer(calendar["id"], role)
+        if q is not None and len(q) > _LONGEST_SEARCH:
+            raise invalid(f"q must be text of at most {_LONGEST_SEARCH} characters.")
         words = (q or "").casefold().split()
         kept: list[Event] = []
         for event in found:
@@ -165,8 +169,13 @@ class EventReading(ServiceContext):
         zone_name = require_time_zone("timeZone", timeZone or "UTC")
         groups: Resource = {}
         calendars: list[str] = []
+        if len(items) > _MOST_CALENDARS:
+            raise _too_many()
+        budget = Budget()
         for item in items:
             given = self.calendar_id(str(item.get("id", "")))
+            if len(given) > _LONGEST_ID:
+                raise invalid(f"items: the id of a calendar has at most {_LONGEST_ID} characters.")
             members = self.store.group_members(given)
             if members:
                 if len(members) > (groupExpansionMax or 100):
@@ -175,29 +184,28 @@ class EventReading(ServiceContext):
                 groups[given] = {"calendars": members}
             calendars += [name for name in members or [given] if name not in calendars]
         if len(calendars) > min(calendarExpansionMax or _MOST_CALENDARS, _MOST_CALENDARS):
-            raise CalendarError(
-                400, "tooManyCalendarsRequested", f"At most {_MOST_CALENDARS} calendars can be asked for."
-            )
+            raise _too_many()
         assert window.after is not None
         assert window.before is not None
         answer: Resource = {
             "timeMin": timeMin,
             "timeMax": timeMax,
-            "calendars": {name: self._busy(name, window, zone_name) for name in calendars},
+            "calendars": {name: self._busy(name, window, zone_name, budget) for name in calendars},
         }
         return {**answer, "groups": groups} if groups else answer
 
-    def _busy(self, calendar_id: str, window: Window, zone_name: str) -> Resource:
+    def _busy(self, calendar_id: str, window: Window, zone_name: str, budget: Budget) -> Resource:
         if not at_least(role_on(self.store, calendar_id, self.acting_user), "freeBusyReader"):
             return {"errors": [{"domain": "global", "reason": "notFound"}], "busy": []}
-        spans = busy_spans(self.store, calendar_id, window, self.store.calendar(calendar_id)["time_zone"])
+        day_zone = self.store.calendar(calendar_id)["time_zone"]
+        spans = busy_spans(self.store, calendar_id, window, day_zone, budget=budget)
         return {"busy": [{"start": _clock(start, zone_name), "end": _clock(end, zone_name)} for start, end in spans]}
 
     def _found(self, calendar: Any, window: Window, single: bool, deleted: bool) -> list[Event]:
         calendar_id, day_zone = calendar["id"], calendar["time_zone"]
         if single:
             bounded = window if window.before is not None else self._ahead(window, None, day_zone)
-            found = occurrences(self.store, calendar_id, bounded, day_zone)
+            found = occurrences(self.store, calendar_id, bounded, day_zone, Budget())
             return [event for event in found if deleted or event.status != "cancelled"]
         kept: list[Event] = []
         for event in self.store.events_on(calendar_id, window.after, window.before):
@@ -262,6 +270,10 @@ def _as_on(event: Event, calendar_id: str) -> Event:
     gone = event.copy()
     gone.status = "cancelled"
     return gone
+
+
+def _too_many() -> CalendarError:
+    return CalendarError(400, "tooManyCalendarsRequested", f"At most {_MOST_CALENDARS} calendars can be asked for.")
 
 
 def _clock(seconds: int, zone_name: str) -> str:

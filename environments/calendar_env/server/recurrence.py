@@ -9,6 +9,7 @@ Source: RFC 5545, sections 3.3.10 and 3.8.5.
 from __future__ import annotations
 
 import heapq
+import re
 import threading
 from bisect import bisect_left
 from calendar import monthrange
@@ -20,14 +21,27 @@ from dateutil.parser import isoparse
 from dateutil.rrule import rrule, rrulestr
 
 from calendar_env.server.errors import invalid
-from calendar_env.server.times import LAST_YEAR, UTC, EventTime, at_local, clock_time, is_day, shifted_day, zone
+from calendar_env.server.times import (
+    LAST_YEAR,
+    MOST_INSTANCES,
+    UTC,
+    EventTime,
+    at_local,
+    clock_time,
+    is_day,
+    shifted_day,
+    zone,
+)
 
 _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _PARTS = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO")
 _ALL_PARTS = (*_PARTS, "BYSETPOS")
+_WHOLE_TIME = timedelta(days=366 * 150)
 _LONGEST_GAP = timedelta(days=366 * 12)
 _MAX_LINES = 50
 _MAX_DATES = 500
+_LONGEST_RULE = 300
+_LONGEST_INTERVAL = 9999
 
 
 class Series:
@@ -38,6 +52,7 @@ class Series:
 
     Attributes:
         start: The series' own start, as an instance.
+        is_cut: Whether instances past the most that a series has were left out, as far as was asked.
     """
 
     def __init__(self, lines: tuple[str, ...], start: EventTime) -> None:
@@ -45,6 +60,7 @@ class Series:
         self._iterator = _instances(lines, start)
         self._found: list[datetime] = []
         self._done = False
+        self.is_cut = False
         # Sessions share a series, and run in threads where a server is told so.
         self._lock = threading.Lock()
 
@@ -66,6 +82,8 @@ class Series:
         instance = next(self._iterator, None)
         if instance is None or instance.year > LAST_YEAR:
             self._done = True
+        elif len(self._found) == MOST_INSTANCES:
+            self._done = self.is_cut = True
         else:
             self._found.append(instance)
 
@@ -157,14 +175,23 @@ def read_recurrence(lines: object, start: EventTime) -> list[str]:
     kept = [_read_line(line.strip(), start) for line in lines]
     if not kept:
         return []
+    if sum(line.startswith("RRULE") for line in kept) > 1 or len(set(kept)) < len(kept):
+        raise invalid("recurrence takes one RRULE, and each line once. Make another series for a second rule.")
+    if sum(line.count(",") + 1 for line in kept if not line.startswith("RRULE")) > _MAX_DATES:
+        raise invalid(f"recurrence has more than {_MAX_DATES} dates in its RDATE and EXDATE lines.")
     if all(line.startswith("EXDATE") for line in kept):
         raise invalid("recurrence has only EXDATE lines. It needs an RRULE or RDATE too, such as RRULE:FREQ=DAILY.")
     try:
-        found = series(kept, start).has_any()
+        made = series(kept, start)
+        found = made.has_any()
+        if any("UNTIL=" in line for line in kept):
+            made.between(made.start, made.start + _WHOLE_TIME)
     except (ValueError, OverflowError) as error:
         raise invalid(f"recurrence cannot be read: {error}.") from error
     if not found:
         raise invalid(f"recurrence {kept} leaves no instance from {start.get('date') or start.get('dateTime')} on.")
+    if made.is_cut and any("UNTIL=" in line for line in kept):
+        raise invalid(f"recurrence has more than {MOST_INSTANCES} instances. Choose an earlier UNTIL.")
     return kept
 
 
@@ -190,6 +217,8 @@ def _read_line(line: str, start: EventTime) -> str:
 
 
 def _read_rule(text: str, start: EventTime) -> str:
+    if len(text) > _LONGEST_RULE:
+        raise invalid(f"RRULE is longer than {_LONGEST_RULE} characters.")
     parts: dict[str, str] = {}
     for part in text.strip().strip(";").split(";"):
         key, equals, value = part.partition("=")
@@ -201,8 +230,10 @@ def _read_rule(text: str, start: EventTime) -> str:
     if "COUNT" in parts and "UNTIL" in parts:
         raise invalid("RRULE must not have both COUNT and UNTIL.")
     for key in ("COUNT", "INTERVAL"):
-        if key in parts and not (parts[key].isdecimal() and 0 < int(parts[key]) <= 9999):
-            raise invalid(f"RRULE's {key} must be a number from 1 to 9999, not {parts[key]!r:.40}.")
+        most = MOST_INSTANCES if key == "COUNT" else _LONGEST_INTERVAL
+        # Digits of other scripts, and numbers of a thousand digits, are none.
+        if key in parts and not (re.fullmatch("[0-9]{1,4}", parts[key]) and 0 < int(parts[key]) <= most):
+            raise invalid(f"RRULE's {key} must be a number from 1 to {most}, not {parts[key]!r:.40}.")
     if "UNTIL" in parts:
         parts["UNTIL"] = _read_until(parts["UNTIL"], start)
     _refuse_what_never_fires(parts)
