@@ -204,6 +204,10 @@ class CalendarEnvironment(
         """
         if self._defaults.tools == "core" and name not in CORE_TOOLS:
             raise ActionValidationError(f"Unknown tool: '{name}'. This environment has: {', '.join(CORE_TOOLS)}.")
+        if _has_lone_surrogate(arguments):
+            self._playing()
+            words = "Text holds half a character (a lone surrogate such as \\ud800). Send whole characters."
+            return self._end_step(_answer(invalid(words)), "error")
         return super().call_tool(name, arguments)
 
     @classmethod
@@ -275,6 +279,15 @@ def _answer(answer: dict[str, Any] | CalendarError, message: str | None = None) 
         tool_result={"text": text, "status_code": code, "isError": failed},
         message=message or ("Done." if resource == {} else words),
     )
+
+
+def _has_lone_surrogate(value: Any) -> bool:
+    """Whether any text in it cannot be written as UTF-8."""
+    if isinstance(value, str):
+        return not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, dict):
+        return any(_has_lone_surrogate(each) for pair in value.items() for each in pair)
+    return isinstance(value, (list, tuple)) and any(map(_has_lone_surrogate, value))
 
 
 def _chosen(name: str, given: str | None, known: tuple[str, ...], seed: int) -> str:

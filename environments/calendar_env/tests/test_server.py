@@ -112,6 +112,29 @@ async def test_what_a_client_does_wrong_is_told_and_the_session_goes_on(calendar
         assert len(listed.observation["tools_list"]) == 36
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("calendars_insert", {"summary": "half \ud800"}),
+        ("events_list", {"calendarId": "\udfff"}),
+        (
+            "freebusy_query",
+            {**dict.fromkeys(("timeMin", "timeMax"), "2026-01-01T00:00:00Z"), "items": [{"id": "\ud800"}]},
+        ),
+        ("finish", {"message": "\ud800"}),
+    ],
+)
+async def test_half_a_character_is_refused_and_the_session_goes_on(
+    calendar_server: str, name: str, arguments: dict[str, Any]
+) -> None:
+    async with CalendarEnv(calendar_server) as env:
+        await env.reset(**TASK)
+        result = await env.step(action(name, arguments))
+        assert (result.observation.tool_result["status_code"], result.done) == (400, False)
+        assert "lone surrogate" in result.observation.message
+        assert (await env.step(action("finish", {"message": "\U0001f600"}))).done
+
+
 async def test_schema_and_metadata_name_what_the_manifest_names(calendar_server: str) -> None:
     manifest = yaml.safe_load((PACKAGE / "openenv.yaml").read_text())
     schema, metadata = await fetch_schema(calendar_server), await fetch_metadata(calendar_server)
