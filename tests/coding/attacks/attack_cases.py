@@ -81,5 +81,7 @@ def breaches(case: Case, result: dict[str, Any]) -> list[str]:
 
 def was_made(result: dict[str, Any]) -> bool:
     """Whether the attack itself took place, and did not only fail at a line that cannot work."""
-    told = result["stderr"] + " ".join(result.get("outcomes", ()))
-    return not any(error in told for error in ("ImportError", "ModuleNotFound", "NameError"))
+    errors = ("ImportError", "ModuleNotFound", "NameError")
+    # A test that finds no solution is what some attacks on the grader come to.
+    in_tests = " ".join(result.get("outcomes", ()))
+    return not any(error in result["stderr"] for error in errors) and "ModuleNotFound" not in in_tests

@@ -74,6 +74,7 @@ def control_group() -> Iterator[None]:
         parent = Path(_CONTROL_GROUPS, controller)
         group = parent / f"openenv-attacks-{os.getpid()}"
         if (parent / "cgroup.procs").exists():
+            _sweep(parent)
             with contextlib.suppress(OSError):
                 group.mkdir()
                 groups.append((group, parent))
@@ -87,6 +88,14 @@ def control_group() -> Iterator[None]:
         for group, parent in groups:
             with contextlib.suppress(OSError):
                 (parent / "cgroup.procs").write_text(str(os.getpid()))
+                group.rmdir()
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the empty groups of runs that were killed."""
+    for group in parent.glob("openenv-attacks-*"):
+        if not Path("/proc", group.name.rpartition("-")[2]).exists():
+            with contextlib.suppress(OSError):
                 group.rmdir()
 
 
