@@ -127,7 +127,7 @@ async def test_what_a_client_does_wrong_is_told_and_the_session_goes_on(calendar
 async def test_half_a_character_is_refused_and_the_session_goes_on(
     calendar_server: str, name: str, arguments: dict[str, Any]
 ) -> None:
-    async with CalendarEnv(calendar_server) as env:
+    async with CalendarEnv(calendar_server, wire="openenv") as env:
         await env.reset(**TASK)
         result = await env.step(action(name, arguments))
         assert (result.observation.tool_result["status_code"], result.done) == (400, False)
