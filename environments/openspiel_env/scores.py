@@ -13,7 +13,7 @@ import argparse
 import random
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from open_spiel.python.algorithms.best_response import BestResponsePolicy
@@ -132,23 +132,42 @@ def score(game_name: str, agent: Agent, matches: int, player: int = 0) -> Score:
     return Score(statistics.fmean(returns), 1.96 * spread / matches**0.5)
 
 
-def table(game_names: Sequence[str], matches: int) -> list[str]:
-    """The rows of a table in Markdown: random play, the first legal move, a good agent."""
-    rows = ["| game | random | first legal move | good agent | which |", "|---|---|---|---|---|"]
+def table(game_names: Sequence[str], matches: int) -> Iterator[str]:
+    """The rows of a table in Markdown, each when it is known: random play, the first legal move, a good agent."""
+    yield "| game | random | first legal move | good agent | which |"
+    yield "|---|---|---|---|---|"
     for name in game_names:
         title, agent = best_agent(name)
         simple = [score(name, by_policy(SIMPLE[policy]), matches) for policy in ("random", "first")]
-        rows.append(f"| `{name}` | {simple[0]} | {simple[1]} | {score(name, agent, matches)} | {title} |")
-    return rows
+        yield f"| `{name}` | {simple[0]} | {simple[1]} | {score(name, agent, matches)} | {title} |"
+
+
+def _game(text: str) -> str:
+    if text not in GAMES:
+        raise argparse.ArgumentTypeError(f"there are no agents for '{text}': choose of {', '.join(GAMES)}")
+    return text
+
+
+def _matches(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of matches: give 1 or more")
+    return int(text)
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m openspiel_env.scores", description="What simple agents score.")
-    parser.add_argument("games", nargs="*", choices=[*GAMES, []], metavar="GAME", help=f"of: {', '.join(GAMES)}")
-    parser.add_argument("--matches", type=int, default=1000, help="of each agent in each game (1000)")
+    """Print the table, a row as soon as its game is played."""
+    parser = argparse.ArgumentParser(
+        prog="python -m openspiel_env.scores",
+        description=(
+            "What simple agents score against random players. A row is printed when its game is played; all games take "
+            "half a minute of one processor."
+        ),
+    )
+    parser.add_argument("games", nargs="*", type=_game, metavar="GAME", help=f"of: {', '.join(GAMES)} (all)")
+    parser.add_argument("--matches", type=_matches, default=1000, help="of each agent in each game (1000)")
     arguments = parser.parse_args()
-    print("\n".join(table(arguments.games or GAMES, arguments.matches)))
+    for row in table(arguments.games or GAMES, arguments.matches):
+        print(row, flush=True)
 
 
 if __name__ == "__main__":

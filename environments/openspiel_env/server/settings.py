@@ -22,10 +22,11 @@ class MatchSettings(BaseModel):
     agent_player: int = Field(default=0, ge=0)
     """Which player the agent is, from 0. The first, since games of one player have no other."""
     opponent_policy: str = "random"
-    """How the others move: a policy's name, or one for each player in order, with commas between. "random"; "first",
-    "last" or "middle" of the legal moves; "greedy"; "mcts" or "mcts:50" with its simulations; "minimax" or "minimax:3"
-    with the moves that it looks ahead; "cfr" or "cfr:500" with its iterations; the name of one of ``policies``; or
-    "session" for another session of the server. Random, so that no single line of play wins."""
+    """How the others move: a policy's name, or one for each player in order, with commas between; the agent's own is
+    then not used. "random"; "first", "last" or "middle" of the legal moves; "greedy"; "mcts" or "mcts:50" with its
+    simulations; "minimax" or "minimax:3" with the moves that it looks ahead; "cfr" or "cfr:500" with its iterations;
+    the name of one of ``policies``; or "session" for another session of the server. Random, so that no single line of
+    play wins."""
     illegal_moves: Literal["error", "loss"] = "error"
     """What an illegal move does. "error": nothing, and the agent is told what is legal. "loss": the game ends, and its
     return is the least that the game has. An error by default, since a lost game hides a misspelt move."""
@@ -77,7 +78,7 @@ class MatchSettings(BaseModel):
         if len(named) not in (1, players):
             raise ConfigurationError(
                 f"opponent_policy='{self.opponent_policy}' names {len(named)} policies, and the game has {players} "
-                "player(s). Name one for all, or one for each player in order."
+                "player(s). Name one for all, or one for each player in order: the agent's own too, which is not used."
             )
         of_each = named * players if len(named) == 1 else named
         return tuple(SeatPolicy(SESSION) if each == self.agent_player else of_each[each] for each in range(players))

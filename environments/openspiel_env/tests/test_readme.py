@@ -18,7 +18,8 @@ from openspiel_env.server.openspiel_environment import environment_class
 from openspiel_env.server.opponents import COMPUTING, SESSION, SIMPLE
 from openspiel_env.server.settings import ENVIRONMENT_VARIABLES, settings_from_variables
 
-from openenv_trl.errors import ActionValidationError
+from openenv_trl.errors import ActionValidationError, ConfigurationError
+from openenv_trl.experiment import load_experiment
 from openenv_trl.providers import ProcessProvider
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -89,13 +90,69 @@ def ran(code: str, url: str) -> list[str]:
 
 
 def test_the_code_that_plays_a_match_runs(server: str) -> None:
-    assert ran(code_with(".sync() as env:"), server)[-1].startswith("The game is over. ")
+    code = code_with("print(result.observation.message, result.reward)")
+    assert ran(code, server)[-1].startswith("The game is over. ")
 
 
 def test_the_code_of_two_sessions_prints_what_is_shown(server: str) -> None:
     shown = README.partition("anyio.run(main)\n```")[2].split("```")[1].strip().splitlines()
     assert len(shown) == 2
     assert sorted(ran(code_with("anyio.run(main)"), server)) == shown
+
+
+def test_the_code_that_plays_by_tools_prints_what_is_shown(server: str) -> None:
+    shown = README.partition("print(result.reward, result.done)\n```")[2].split("```")[1].strip().splitlines()
+    assert ran(code_with('env.call_tool("play"'), server) == shown
+
+
+def test_the_provider_of_an_experiment_sets_the_game_as_shown() -> None:
+    (shown,) = (yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL))
+    experiment = load_experiment(PACKAGE.parents[1] / "configs" / "tic_tac_toe_cpu.yaml").environment
+    assert experiment.environment == shown["environment"]
+    assert experiment.provider is not None
+    assert shown["provider"].items() <= {**experiment.provider}.items()
+    provided = experiment.servers_to_start()
+    assert provided is not None
+    exact = exact_returns("tic_tac_toe")
+    assert experiment.reference_returns == {
+        "random": pytest.approx(exact.random, abs=1e-4),
+        "optimal": pytest.approx(exact.best, abs=1e-4),
+    }
+
+
+def test_the_agents_own_policy_is_not_used_as_said() -> None:
+    seen = []
+    for policy in ("first", "last,first", "first,first"):
+        environment = environment_class("tic_tac_toe")()
+        environment.reset(seed=1, opponent_policy=policy)
+        seen.append(environment.play_text("centre").message)
+    assert len(set(seen)) == 1
+    with pytest.raises(ConfigurationError, match=r"names 3 policies.*the agent's own too, which is not used"):
+        environment_class("tic_tac_toe")().reset(opponent_policy="first,first,first")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--matches", "0", "catch"], "'0' is no number of matches: give 1 or more"),
+        (["--matches", "-3"], "'-3' is no number of matches"),
+        (["--matches", "many"], "'many' is no number of matches"),
+        (["chess"], "there are no agents for 'chess': choose of catch, tic_tac_toe, kuhn_poker"),
+    ],
+)
+def test_scores_that_cannot_be_had_are_refused(arguments: list[str], says: str) -> None:
+    run = subprocess.run([sys.executable, "-m", "openspiel_env.scores", *arguments], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert says in " ".join(run.stderr.split())
+    assert "[]" not in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_row_of_the_scores_is_there_before_the_next_game_is_played() -> None:
+    rows = table(["catch", "chess"], 1)
+    assert [next(rows) for _ in range(3)][-1].startswith("| `catch` | ")
+    with pytest.raises(KeyError):
+        next(rows)
 
 
 def test_the_policy_of_ones_own_can_be_named_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +179,7 @@ def test_the_policies_and_arguments_are_those_in_the_tables() -> None:
 
 @pytest.mark.parametrize("name", ["catch", "tic_tac_toe", "kuhn_poker", "cliff_walking", "blackjack"])
 def test_the_scores_are_those_in_the_table(name: str) -> None:
-    assert table([name], 1000)[-1] in README.splitlines()
+    assert [*table([name], 1000)][-1] in README.splitlines()
 
 
 @pytest.mark.parametrize("name", ["2048", "leduc_poker", "connect_four"])
