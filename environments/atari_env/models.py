@@ -11,6 +11,7 @@ Source: ``atari_env`` of the OpenEnv package, version 0.10.0, for the names.
 from __future__ import annotations
 
 import base64
+import io
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,19 +22,22 @@ from openenv_trl.types import Action, Observation, State
 from openenv_trl.wire.byte_text import bytes_of_text
 
 _PNG_URL = "data:image/png;base64,"
+_MOST_STACKED = 16  # RAMs of so many steps, and no picture with so few lines
 
 
 class AtariAction(Action):
     """One joystick position, held for the step's frames."""
 
-    action_id: int
+    action_id: int = Field(description='A number out of legal_actions; metadata["action_meanings"] has its name.')
     """Which one: an index into the actions that the observation's ``metadata["action_meanings"]`` names."""
-    game_name: str = "pong"
-    """Taken for the public package's clients, and without effect: the server decides the game."""
-    obs_type: Literal["rgb", "grayscale", "ram"] = "rgb"
-    """Taken for the public package's clients, and without effect: ``reset`` decides what is observed."""
-    full_action_space: bool = False
-    """Taken for the public package's clients, and without effect: ``reset`` decides it."""
+    game_name: str = Field(default="pong", description="Without effect: the server decides the game.")
+    """Taken for the public package's clients, which send it, and ignored: the server decides the game."""
+    obs_type: Literal["rgb", "grayscale", "ram"] = Field(
+        default="rgb", description="Without effect: reset decides what is observed."
+    )
+    """Taken for the public package's clients, and ignored: ``reset`` decides what is observed."""
+    full_action_space: bool = Field(default=False, description="Without effect: reset decides it.")
+    """Taken for the public package's clients, and ignored: ``reset`` decides it."""
 
 
 class AtariObservation(Observation):
@@ -65,12 +69,28 @@ class AtariObservation(Observation):
         return np.asarray(self.screen, dtype=np.uint8).reshape(self.screen_shape)
 
     def png(self) -> bytes | None:
-        """The PNG's bytes, whichever wire they came over; None where there is no picture."""
+        """The screen as the bytes of a PNG file, whichever wire it came over: the ``image``, or made of the pixels.
+
+        Of stacked screens it is the newest. None where neither is there: with "ram" and "text", and after ``act``
+        where pixels are observed.
+        """
         if isinstance(self.image, str):
             if self.image.startswith(_PNG_URL):
                 return base64.b64decode(self.image[len(_PNG_URL) :])
             return bytes_of_text(self.image)
-        return self.image
+        if self.image is not None:
+            return self.image
+        shape = self.screen_shape
+        colored = len(shape) in (3, 4) and shape[-1] == 3
+        is_ram = shape[-1] == 128 and (len(shape) == 1 or (len(shape) == 2 and shape[0] <= _MOST_STACKED))
+        if is_ram or len(shape) < 2:
+            return None
+        from PIL import Image  # here, since most clients never ask for it
+
+        stacked = len(shape) == (4 if colored else 3)
+        buffer = io.BytesIO()
+        Image.fromarray(self.pixels()[-1] if stacked else self.pixels()).save(buffer, "PNG")
+        return buffer.getvalue()
 
     def __eq__(self, other: object) -> bool:
         # pydantic's own would ask an array for its truth.

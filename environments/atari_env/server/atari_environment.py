@@ -1,7 +1,8 @@
 """Atari 2600 games as an environment: one game a class, one game from its start to its end an episode.
 
-Steps run on the server's event loop: ALE holds Python's lock while it computes, so that threads would add their own
-cost and win nothing (measured in the README). Resets run in threads, since a session's first one loads the game.
+Steps run on the server's event loop: ALE holds Python's lock while it computes a frame, so that threads would add their
+own cost and win nothing (measured in the README). Long calls of ``act`` run in threads, where others get their turn
+between two frames; so do resets, since a session's first one loads the game.
 
 Source: M. Bellemare et al., "The Arcade Learning Environment: An Evaluation Platform for General Agents", 2013.
 """
@@ -12,6 +13,8 @@ import functools
 import os
 from typing import Any, ClassVar, Literal
 
+import anyio.to_thread
+
 # By the package's own name, not relative: this module is also loaded as ``server.atari_environment``,
 # where an app is named ``server.app:app`` and run from this folder.
 from atari_env.models import AtariAction, AtariObservation, AtariState
@@ -20,13 +23,15 @@ from atari_env.server.episode import Episode, Step
 from atari_env.server.games import rom_of, title_of
 from atari_env.server.joystick import act_tool, action_names
 from atari_env.server.screens import Eye, figure_of
-from atari_env.server.settings import AtariSettings, settings_from
+from atari_env.server.settings import MOST_FRAMES_OF_A_CALL, AtariSettings, settings_from
 from atari_env.server.words import Teller
 from openenv_trl.environment import Environment, tool
 from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
 from openenv_trl.types import EnvironmentMetadata, Tool
 
 DESCRIPTION = "Games of the Atari 2600, one a server: pixels, RAM, pictures or words, and the joystick as a tool."
+
+_FRAMES_ON_THE_LOOP = 60  # of one call of ``act``; they take some 15 ms
 
 
 class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
@@ -69,7 +74,7 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
         seed: int | None = None,
         episode_id: str | None = None,
         task_seed: int | None = None,
-        obs_type: str | None = None,
+        obs_type: Literal["rgb", "grayscale", "ram", "png", "data_url", "text"] | None = None,
         full_action_space: bool | None = None,
         mode: int | None = None,
         difficulty: int | None = None,
@@ -84,7 +89,7 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
         screen_size: tuple[int, int] | None = None,
         frame_stack: int | None = None,
         with_text: bool | None = None,
-        text_grid: str | None = None,
+        text_grid: Literal["auto", "always", "never"] | None = None,
         text_columns: int | None = None,
         text_rows: int | None = None,
         max_repeat: int | None = None,
@@ -103,20 +108,20 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
             mode: The game's mode.
             difficulty: The game's difficulty.
             repeat_action_probability: How likely each frame repeats the last action.
-            frameskip: Frames that an action is held for, or a range to draw from.
+            frameskip: Frames that an action is held for, or a range to draw from; 60 at most.
             max_num_frames_per_episode: Frames after which the game is cut off; 0 for never.
-            noop_max: Frames of doing nothing at the start, at most.
+            noop_max: Frames of doing nothing at the start, at most; up to 300.
             terminal_on_life_loss: Whether a lost life ends the episode.
             reward_clipping: Whether a reward is only its sign.
             color_averaging: Whether ALE averages the colours of two screens.
             max_pooling: Whether each pixel is the larger one of two frames.
-            screen_size: Height and width of what is seen.
-            frame_stack: Screens that are stacked.
+            screen_size: Height and width of what is seen, each 512 at most.
+            frame_stack: Screens that are stacked, 16 at most.
             with_text: Whether words come beside pixels.
             text_grid: When the words have a grid: "auto", "always" or "never".
             text_columns: Columns of the grid.
             text_rows: Rows of the grid.
-            max_repeat: Steps of one call of ``act`` at most.
+            max_repeat: Steps of one call of ``act`` at most; fewer where they had more than 240 frames.
             **kwargs: Not accepted; any other name is refused.
 
         Raises:
@@ -155,7 +160,9 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
     @tool
     async def act(self, action: str, repeat: int = 1) -> AtariObservation:
         """Hold the joystick so for a number of steps, fewer where a life is lost or the game ends."""
-        return self.hold(action, repeat)
+        if repeat * self._settings.longest_frameskip <= _FRAMES_ON_THE_LOOP:
+            return self.hold(action, repeat)
+        return await anyio.to_thread.run_sync(self.hold, action, repeat)
 
     def hold(self, action: str, repeat: int = 1) -> AtariObservation:
         """What the tool ``act`` does: as many steps, whose rewards are added up, and the screen in words.
@@ -172,9 +179,12 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
         wanted = action.strip().upper()
         if wanted not in names:
             raise ActionValidationError(f"There is no action '{action:.40}'. There are: {', '.join(names)}.")
-        most = self._settings.max_repeat
+        most = self._settings.most_repeats
         if not 1 <= repeat <= most:
-            raise ActionValidationError(f"repeat must be from 1 to {most}, not {repeat}.")
+            raise ActionValidationError(
+                f"repeat must be from 1 to {most}, not {repeat}: max_repeat is {self._settings.max_repeat}, and one "
+                f"call computes {MOST_FRAMES_OF_A_CALL} frames at most."
+            )
         number = names.index(wanted)
         steps: list[Step] = []
         while len(steps) < repeat and not episode.over and not (steps and steps[-1].life_lost):
@@ -199,7 +209,7 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
         )
 
     async def step_async(self, action: AtariAction, timeout_s: float | None = None, **kwargs: Any) -> AtariObservation:
-        """Like `step`: it takes less than a millisecond and never waits."""
+        """Like `step`: it takes a millisecond, with a frameskip of 60 some 15, and never waits."""
         return self.step(action)
 
     def render(self) -> Pixels | None:
@@ -222,13 +232,13 @@ class AtariEnvironment(Environment[AtariAction, AtariObservation, AtariState]):
     @classmethod
     def list_tools(cls) -> list[Tool]:
         """The tool ``act``, with the actions of the game."""
-        return [act_tool(super().list_tools()[0], action_names(cls.GAME, False), AtariSettings().max_repeat)]
+        return [act_tool(super().list_tools()[0], action_names(cls.GAME, False), AtariSettings().most_repeats)]
 
     def offered_tools(self) -> list[Tool]:
         """The tool ``act``, with the actions of this episode."""
         settings = self._settings
         names = action_names(self.GAME, settings.full_action_space)
-        return [act_tool(super().list_tools()[0], names, settings.max_repeat)]
+        return [act_tool(super().list_tools()[0], names, settings.most_repeats)]
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Name, version and what it is in one sentence."""

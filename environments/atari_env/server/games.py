@@ -33,7 +33,7 @@ def rom_of(name: str) -> tuple[str, Path]:
         near = difflib.get_close_matches(wanted, _by_letters(), n=4, cutoff=0.6)
         meant = f"Did you mean {', '.join(_by_letters()[each] for each in near)}? " if near else ""
         raise ConfigurationError(
-            f"There is no Atari game '{name:.80}'. {meant}All {len(_by_letters())} of them: "
+            f"There is no Atari game '{name:.80}'. {meant}All {len(playable_games())} of them: "
             f"python -m atari_env.server.games"
         )
     game = _by_letters()[wanted]

@@ -11,11 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from openenv_trl.errors import ConfigurationError
 
-Positive = Annotated[int, Field(ge=1)]
+MOST_FRAMES_OF_A_CALL = 240
+"""Frames that one step, or one call of ``act``, computes at most: some 50 ms, in which nobody else of the server's
+process is served."""
+
+MOST_SCREEN_BYTES = 2 * 1024 * 1024
+"""Bytes of one observation's stacked screens at most; as JSON they are four times as many."""
+
+Frames = Annotated[int, Field(ge=1, le=60)]
+Side = Annotated[int, Field(ge=1, le=512)]
 
 
 class AtariSettings(BaseModel):
@@ -35,15 +43,15 @@ class AtariSettings(BaseModel):
     repeat_action_probability: float = Field(default=0.0, ge=0.0, le=1.0)
     """How likely, in each frame, the last action is repeated in place of the agent's ("sticky actions"). 0 as in the
     public package; Machado et al. advise 0.25."""
-    frameskip: Positive | tuple[Positive, Positive] = 4
-    """Frames that an action is held for. Of a range such as (2, 5) each step draws one, the last number left out, as in
-    Gymnasium. 4 as in the public package."""
+    frameskip: Frames | tuple[Frames, Frames] = 4
+    """Frames that an action is held for, 60 at most. Of a range such as (2, 5) each step draws one, the last number
+    left out, as in Gymnasium. 4 as in the public package."""
     max_num_frames_per_episode: int = Field(default=108_000, ge=0)
     """Frames after which an episode is cut off; 0 for no limit. Half an hour of play, as Machado et al. evaluate: some
     games never end by themselves."""
-    noop_max: int = Field(default=0, ge=0)
+    noop_max: int = Field(default=0, ge=0, le=300)
     """Frames of doing nothing at the start: between 1 and so many, drawn for each episode; none if 0. Mnih et al. take
-    30."""
+    30; 300 at most."""
     terminal_on_life_loss: bool = False
     """Whether a lost life ends the episode. The next ``reset`` begins a new game."""
     reward_clipping: bool = False
@@ -52,11 +60,12 @@ class AtariSettings(BaseModel):
     """Whether ALE averages each screen with the one before it, so that what flickers is seen in both."""
     max_pooling: bool = False
     """Whether each pixel is the larger of the last two frames', against flickering as in Mnih et al."""
-    screen_size: tuple[Positive, Positive] | None = None
-    """Height and width that pixels and pictures are scaled to, such as (84, 84); the console's own, 210 x 160 in most
-    games, if None."""
-    frame_stack: Positive = 1
-    """Screens of the last so many steps, stacked, the newest last; at the start the first one several times."""
+    screen_size: tuple[Side, Side] | None = None
+    """Height and width that pixels and pictures are scaled to, such as (84, 84), each 512 at most; the console's own,
+    210 x 160 in most games, if None."""
+    frame_stack: int = Field(default=1, ge=1, le=16)
+    """Screens of the last so many steps, stacked, the newest last; at the start the first one several times. 16 at
+    most, and all together no more than `MOST_SCREEN_BYTES`."""
     with_text: bool = False
     """Whether ``message`` has the screen in words beside other observations too. False, since it takes time."""
     text_grid: Literal["auto", "always", "never"] = "auto"
@@ -65,8 +74,19 @@ class AtariSettings(BaseModel):
     """Columns of that grid. So few that a model reads a screen in some 400 tokens."""
     text_rows: Annotated[int, Field(ge=4, le=210)] = 16
     """Rows of that grid."""
-    max_repeat: Positive = 60
-    """Steps that one call of the tool ``act`` takes at most. 60 are 4 seconds of play with a frameskip of 4."""
+    max_repeat: int = Field(default=60, ge=1, le=MOST_FRAMES_OF_A_CALL)
+    """Steps that one call of the tool ``act`` takes at most, and fewer where they had more frames than
+    `MOST_FRAMES_OF_A_CALL` (`most_repeats`). 60 are 4 seconds of play with a frameskip of 4."""
+
+    @property
+    def longest_frameskip(self) -> int:
+        """Frames that an action is held for at most."""
+        return self.frameskip if isinstance(self.frameskip, int) else self.frameskip[1] - 1
+
+    @property
+    def most_repeats(self) -> int:
+        """Steps that one call of ``act`` takes at most, with this frameskip."""
+        return min(self.max_repeat, MOST_FRAMES_OF_A_CALL // self.longest_frameskip)
 
     @field_validator("frameskip", "screen_size", mode="before")
     @classmethod
@@ -83,6 +103,28 @@ class AtariSettings(BaseModel):
         if isinstance(value, tuple) and value[0] >= value[1]:
             raise ValueError(f"a range goes from a smaller number to a larger one, not from {value[0]} to {value[1]}")
         return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> AtariSettings:
+        if self.color_averaging and self.max_pooling:
+            raise ValueError("color_averaging and max_pooling both act against flickering: choose one of them")
+        if self.obs_type in ("rgb", "grayscale"):
+            height, width = self.screen_size or _LARGEST_SCREEN
+            most = self.frame_stack * height * width * (3 if self.obs_type == "rgb" else 1)
+            if most > MOST_SCREEN_BYTES:
+                raise ValueError(
+                    f"{self.frame_stack} screens of {height} x {width} in {self.obs_type} are {most:,} bytes, more "
+                    f"than the {MOST_SCREEN_BYTES:,} of one observation: a smaller screen_size or frame_stack is needed"
+                )
+        return self
+
+
+_LARGEST_SCREEN = (250, 160)  # of those that the games have
+
+_EXPECTED = {
+    "frameskip": "a number of frames from 1 to 60, or a range of two such as (2, 5)",
+    "screen_size": "a height and a width from 1 to 512, such as (84, 84)",
+}
 
 
 _PUBLIC_NAMES = {"repeat_action_probability": "ATARI_REPEAT_ACTION_PROB"}
@@ -117,8 +159,19 @@ def settings_from(values: Mapping[str, Any], base: AtariSettings | None = None) 
     try:
         return AtariSettings.model_validate(given)
     except ValidationError as error:
-        wrong = "; ".join(f"{each['loc'][0]}: {each['msg']}" for each in error.errors())
+        wrong = "; ".join(dict.fromkeys(_complaint(each, given) for each in error.errors()))
         raise ConfigurationError(f"The Atari environment's settings cannot be used: {wrong}.") from error
+
+
+def _complaint(error: Any, given: Mapping[str, Any]) -> str:
+    text = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return text
+    name = str(error["loc"][0])
+    if name in _EXPECTED and error["type"] != "value_error":
+        # pydantic has one complaint for each form that the value could have.
+        return f"{name}: {_EXPECTED[name]} is needed, not {repr(given.get(name))[:80]}"
+    return f"{name}: {text}"
 
 
 def settings_from_variables(variables: Mapping[str, str]) -> AtariSettings:

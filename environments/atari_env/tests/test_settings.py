@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import numpy as np
 import pytest
 from atari_env.models import AtariAction, AtariObservation
@@ -15,7 +17,9 @@ from atari_env.server.console import SHELF
 from atari_env.server.settings import ENVIRONMENT_VARIABLES, AtariSettings, settings_from_variables
 from PIL import Image
 
-from openenv_trl.errors import ConfigurationError, SessionStateError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, SessionStateError
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -174,6 +178,49 @@ def test_screens_are_scaled_and_stacked(pong: AtariEnvironment) -> None:
     assert not np.array_equal(newest[-3], newest[-1])
 
 
+def test_one_call_computes_240_frames_at_most(pong: AtariEnvironment) -> None:
+    for frameskip, most in ((1, 60), (4, 60), (5, 48), (60, 4), ((2, 7), 40)):
+        seen = pong.reset(seed=1, frameskip=frameskip)
+        assert pong.offered_tools()[0].input_schema["properties"]["repeat"]["maximum"] == most
+        with pytest.raises(ActionValidationError, match=f"from 1 to {most}, not {most + 1}: .* 240 frames"):
+            pong.hold("NOOP", most + 1)
+        before, seen = seen.frame_number, pong.hold("NOOP", most)
+        assert seen.frame_number - before <= 240
+    assert pong.reset(seed=1, frameskip=1, max_repeat=240).frame_number == 0
+    assert pong.hold("NOOP", 240).frame_number == 240
+
+
+async def test_a_long_call_leaves_the_loop_to_others_and_plays_the_same(pong: AtariEnvironment) -> None:
+    other = environment_class("pong")()
+    pong.reset(seed=1)
+    other.reset(seed=1)
+    turns = 0
+    ended = anyio.Event()
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while not ended.is_set():
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(take_turns)
+        seen = await pong.act("FIRE", 60)
+        ended.set()
+    assert turns > 2
+    assert seen == other.hold("FIRE", 60)
+    assert np.array_equal(pong.render(), other.render())
+
+
+def test_pixels_are_a_png_too_and_ram_and_words_are_none(pong: AtariEnvironment) -> None:
+    for chosen in ({}, {"obs_type": "grayscale"}, {"frame_stack": 3}, {"obs_type": "grayscale", "frame_stack": 2}):
+        seen = stepped(pong, **chosen)
+        picture = np.asarray(Image.open(io.BytesIO(seen.png() or b"")))
+        assert np.array_equal(picture, seen.pixels()[-1] if "frame_stack" in chosen else seen.pixels())
+    for without in ({"obs_type": "ram"}, {"obs_type": "ram", "frame_stack": 4}, {"obs_type": "text"}):
+        assert stepped(pong, **without).png() is None
+
+
 def test_environment_variables_give_every_setting() -> None:
     variables = {
         "ATARI_OBS_TYPE": "text",
@@ -208,8 +255,16 @@ def test_environment_variables_give_every_setting() -> None:
         ({"sed": 1}, r"'sed'.*task_seed.*frameskip"),
         ({"seed": "1"}, "seed must be an integer"),
         ({"obs_type": "video"}, "obs_type"),
-        ({"frameskip": 0}, "frameskip"),
+        ({"frameskip": 0}, r"used: frameskip: a number of frames from 1 to 60, or a range .* is needed, not 0\.$"),
+        ({"frameskip": 61}, r"frameskip: a number of frames from 1 to 60, .* not 61\.$"),
+        ({"frameskip": (2, 1_000_000)}, r"frameskip: .* from 1 to 60, .* not \(2, 1000000\)\.$"),
         ({"frameskip": (5, 2)}, "from a smaller number to a larger"),
+        ({"max_repeat": 241}, "max_repeat: .* less than or equal to 240"),
+        ({"noop_max": 301}, "noop_max: .* less than or equal to 300"),
+        ({"frame_stack": 17}, "frame_stack: .* less than or equal to 16"),
+        ({"screen_size": (513, 84)}, r"screen_size: .* from 1 to 512, .* not \(513, 84\)\.$"),
+        ({"screen_size": (512, 512), "frame_stack": 3}, "3 screens of 512 x 512 in rgb are 2,359,296 bytes"),
+        ({"color_averaging": True, "max_pooling": True}, "color_averaging and max_pooling .* choose one"),
         ({"repeat_action_probability": 1.5}, "repeat_action_probability"),
         ({"frame_stack": 0}, "frame_stack"),
         ({"screen_size": (0, 84)}, "screen_size"),
