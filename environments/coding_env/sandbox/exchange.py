@@ -71,6 +71,8 @@ class Exchange:
         self.failure = ""
         """Why there is no reply: a sentence for the agent."""
         self.timed_out = False
+        self.never_ready = False
+        """Whether it is over because the worker was not there in time."""
         self.others: list[dict[str, Any]] = []
         """Messages that came before the reply."""
 
@@ -130,6 +132,7 @@ class Exchange:
         if self.over or now < self._deadline:
             return Step.WAIT
         if not self.is_ready:
+            self.never_ready = True
             return self._fail("The interpreter did not start in time.")
         self.timed_out = True
         if self._interruptible and not self._interrupted:

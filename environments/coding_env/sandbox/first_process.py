@@ -118,15 +118,19 @@ def start(
         shown = [*tree.readable(), *needs.packages, *needs.import_from, _HERE]
         command = [*bubblewrap.prefix(shown, folder), *command]
     with theirs:
-        process = subprocess.Popen(
-            command,
-            env=VARIABLES,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE if under_bubblewrap else None,
-            cwd="/",
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                env=VARIABLES,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if under_bubblewrap else None,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise NotStartedError(str(error)) from error
     ours.settimeout(_START_TIMEOUT_S)
     found = FirstProcess(process, ours, SandboxReport(layers=[], missing={}))
     try:
@@ -177,7 +181,13 @@ def _last_words(process: subprocess.Popen[bytes]) -> str:
 
 def _share_of_processes() -> int | None:
     """How many processes and threads sessions may have together that share the server's user: three of four."""
+    most = processes_allowed()
+    return None if most is None else most * 3 // 4
+
+
+def processes_allowed() -> int | None:
+    """How many processes and threads the container may have; None where nothing says so."""
     for path in ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"):
         with contextlib.suppress(OSError, ValueError):
-            return int(Path(path).read_text()) * 3 // 4
+            return int(Path(path).read_text())
     return None

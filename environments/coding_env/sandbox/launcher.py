@@ -24,6 +24,7 @@ from coding_env.sandbox.inside import confine, frames, kernel, zygote
 from coding_env.sandbox.layers import Level, SandboxReport
 from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.session import SandboxSession, open_worker
+from coding_env.sandbox.users import UserRange
 from openenv_trl.errors import ConfigurationError, EnvironmentExecutionError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,8 @@ class Sandbox:
         warm: Sessions that are kept ready, so that a reset waits for none.
         disabled: Layers that are not to be used, for trying what is left without them.
         minimum: The least that the sandbox must be worth.
-        uid_base: The first of the users that sessions have where the server is root.
+        uid_base: The first of the users that sessions have where the server is root; a range that no other sandbox of
+            the machine has if None.
         executor: What runs cells: Python, or the interpreter that smolagents has for it.
         imports: Modules that smolagents lets them import, beside those that it does by itself.
         bubblewrap: Whether bubblewrap starts the first process: where namespaces cannot be had without, or always.
@@ -58,7 +60,7 @@ class Sandbox:
         warm: int = 4,
         disabled: Sequence[str] = (),
         minimum: Level = Level.NONE,
-        uid_base: int = 1_900_000,
+        uid_base: int | None = None,
         executor: Executor = "python",
         imports: Sequence[str] = (),
         bubblewrap: Bubblewrap = "auto",
@@ -70,11 +72,15 @@ class Sandbox:
                 f"The sandbox has no layer {', '.join(unknown)} to leave out (CODING_DISABLED_LAYERS). Its layers are "
                 f"{', '.join(confine.LAYERS)}."
             )
+        self._users: UserRange | None = None
+        if uid_base is None and os.geteuid() == 0:
+            self._users = UserRange(2 * confine.KEEPERS_AFTER)
+            uid_base = self._users.first
         self._needs = first_process.Needs(
             self.limits,
             packages=tuple(os.path.realpath(folder) for folder in packages),
             disabled=tuple(disabled),
-            uid_base=uid_base,
+            uid_base=uid_base or 0,
             executor=executor,
             imports=tuple(imports),
             import_from=_where_smolagents_is() if executor == "smolagents" else (),
@@ -109,10 +115,19 @@ class Sandbox:
             EnvironmentExecutionError: No session can be started.
         """
         with self._lock:
-            session = self._ready.popleft() if self._ready else self._spawn()
-            while len(self._ready) < self._warm:
-                self._ready.append(self._spawn())
+            session = self._take_ready() or self._spawn()
+            # One that is taken is there, whatever becomes of the next.
+            with contextlib.suppress(EnvironmentExecutionError):
+                self.warm_up()
             return session
+
+    def _take_ready(self) -> SandboxSession | None:
+        while self._ready:
+            session = self._ready.popleft()
+            if session.is_sound():
+                return session
+            session.close()
+        return None
 
     def warm_up(self) -> None:
         """Have as many sessions ready as are kept so."""
@@ -128,6 +143,8 @@ class Sandbox:
                 self._ready.popleft().close()
             self._stop()
             self._leave_groups()
+            if self._users is not None:
+                self._users.close()
         atexit.unregister(self.close)
 
     def _start(self) -> SandboxReport:
@@ -216,8 +233,7 @@ class Sandbox:
                     if group is not None:
                         group.release()
                     logger.warning("The sandbox's process is started anew: %s", error)
-                    self._stop()
-                    self._start()
+                    self._start_anew()
                     continue
                 finally:
                     for descriptor in descriptors:
@@ -233,6 +249,21 @@ class Sandbox:
 
             return SandboxSession(ours, worker, self.limits, close)
         raise EnvironmentExecutionError("No session of the sandbox can be started.", phase="reset")
+
+    def _start_anew(self) -> None:
+        self._stop()
+        try:
+            report = self._start()
+        except ConfigurationError as error:
+            raise EnvironmentExecutionError(str(error), phase="reset") from error
+        lost = sorted(set(self.report.layers) - set(report.layers))
+        if lost:  # where the system is short of something; sessions are never worth less than was said at the start
+            self._stop()
+            raise EnvironmentExecutionError(
+                f"The sandbox was started anew without its layers {', '.join(lost)}, so no session is started. "
+                f"{report.sentence()}",
+                phase="reset",
+            )
 
     def _new_group(self) -> control_groups.Group | None:
         try:

@@ -37,6 +37,8 @@ class Reply:
         stderr: What was written to standard error meanwhile.
         failure: Why there is no reply, for the agent; the worker is gone then.
         timed_out: Whether the time was up.
+        unstarted: Whether there is no reply since no worker could be started: nothing was done, and the agent's code
+            has no part in that.
         restarted: Whether the worker is a new one: names that were defined before are gone.
         others: Other messages of the worker's.
     """
@@ -46,6 +48,7 @@ class Reply:
     stderr: str
     failure: str = ""
     timed_out: bool = False
+    unstarted: bool = False
     restarted: bool = False
     others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
@@ -103,11 +106,17 @@ class SandboxSession:
         self._number = 0
         self._closed = False
         self._dead = ""
+        self._unstarted = ""
 
     @property
     def usable(self) -> bool:
         """Whether requests can be made."""
         return not self._closed and not self._dead
+
+    def is_sound(self) -> bool:
+        """Whether nothing was heard of an end of it, or of its worker's; for one that nobody uses."""
+        self._look_for_an_end()
+        return self.usable and self._worker is not None
 
     async def request(
         self,
@@ -164,6 +173,7 @@ class SandboxSession:
         peer: socket.socket | None,
     ) -> Exchange:
         self._number += 1
+        self._unstarted = ""
         if self._worker is not None:
             self._look_for_an_end()
         if self.usable and self._worker is None:
@@ -249,8 +259,7 @@ class SandboxSession:
         message = self._told()
         if message is None:
             return
-        if "ended" not in message:
-            self._dead = str(message.get("failed") or _KEEPER_IS_GONE)
+        self._hear(message)
         if self._worker is not None:
             self._drain(self._worker, exchange)
         exchange.ended(message.get("ended"))
@@ -272,9 +281,17 @@ class SandboxSession:
         """Hear of a worker that has ended since the last request."""
         message = self._told()
         if message is not None:
-            if "ended" not in message:
-                self._dead = str(message.get("failed") or _KEEPER_IS_GONE)
+            self._hear(message)
             self._detach()
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        """Take that the worker is gone, or all of the session: before it was ready, no code has a part in that."""
+        if "ended" not in message:
+            self._dead = str(message.get("failed") or _KEEPER_IS_GONE)
+        is_new = self._worker is not None and not self._worker.ready
+        if "unstarted" in message or (is_new and not message.get("failed")):
+            told = message.get("unstarted")
+            self._unstarted = self._dead or (told if isinstance(told, str) else "its process ended at its start.")
 
     def _finish(self, exchange: Exchange) -> Reply:
         if self._worker is not None and exchange.reply is not None:
@@ -286,8 +303,9 @@ class SandboxSession:
             data=exchange.reply,
             stdout=exchange.out.text(),
             stderr=exchange.err.text(),
-            failure=(self._dead or exchange.failure) if exchange.reply is None else "",
+            failure=(self._dead or self._unstarted or exchange.failure) if exchange.reply is None else "",
             timed_out=exchange.timed_out,
+            unstarted=exchange.reply is None and (bool(self._unstarted) or exchange.never_ready),
             restarted=restarted,
             others=exchange.others,
         )

@@ -16,6 +16,7 @@ from coding_env.sandbox.inside.bundle import unbundled
 from coding_env.sandbox.inside.files import MAX_LISTED
 from coding_env.sandbox.launcher import Sandbox, shared_sandbox
 from coding_env.sandbox.session import Reply, SandboxSession
+from coding_env.sandbox.starting import request_of_started, started_session
 from coding_env.server import rules
 from coding_env.server.grading import Verdict, grade, solution_files
 from coding_env.server.settings import EpisodeSettings, RewardKind, SandboxSettings, episode_settings
@@ -29,6 +30,8 @@ _KILLED, _TIMED_OUT = 137, 124  # as a shell and timeout(1) have them
 _FILE_TIMEOUT_S = 10.0
 _MAX_READ_BYTES = 65536
 _MAX_ERROR, _MAX_DIGITS = 1000, 20  # characters of what a worker says of a file
+_NO_SOLUTION = "there is no solution: no code was given, and there is neither a solution.py nor a cell that ran well"
+_ABOUT_ALL = ("importing the solution", _NO_SOLUTION)  # what concerns no single test, and tells nothing of one
 _NEW_INTERPRETER = "The next run has a new interpreter: names are gone, files are still there."
 _NEW_SESSION = "The next run has a new session: names and files are gone."
 
@@ -52,6 +55,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     def __init__(self, episode: EpisodeSettings | None = None, sandbox: SandboxSettings | None = None) -> None:
         self._defaults = episode or EpisodeSettings()
         wanted = sandbox or SandboxSettings()
+        self._concurrent_gradings = wanted.concurrent_gradings
         self._sandbox: Sandbox = shared_sandbox(
             wanted.limits,
             packages=wanted.packages,
@@ -114,6 +118,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
                 "and test_timeout_s."
             )
         _require_integer(seed)
+        _require_text(task_id)
         given = {
             "reward": reward,
             "max_steps": max_steps,
@@ -212,15 +217,15 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
         session = self._session
         if session is None or not session.usable:
             self.close()
-            session = self._session = self._sandbox.take()
-            await session.request({"op": "seed", "seed": self._state.seed}, _FILE_TIMEOUT_S)
+            seeding = {"op": "seed", "seed": self._state.seed}
+            session = self._session = await started_session(self._sandbox, seeding, _FILE_TIMEOUT_S)
         return session
 
     async def _run(self, code: str, timeout_s: float | None) -> CodeObservation:
         self._require_episode()
         allowed = min(self._settings.run_timeout_s, timeout_s or self._settings.run_timeout_s)
         session = await self._ready_session()
-        reply = await session.request({"op": "run", "code": code}, allowed)
+        reply = await request_of_started(session, {"op": "run", "code": code}, allowed)
         observation = self._observation(reply, allowed)
         self._state.last_exit_code = observation.exit_code
         if observation.exit_code == 0:
@@ -233,7 +238,7 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     async def _file(self, operation: dict[str, Any]) -> CodeObservation:
         self._require_episode()
         session = await self._ready_session()
-        reply = await session.request(operation, _FILE_TIMEOUT_S)
+        reply = await request_of_started(session, operation, _FILE_TIMEOUT_S)
         if reply.data is None:
             return await self._step_done(self._observation(reply, _FILE_TIMEOUT_S), None)
         error = reply.data.get("error")
@@ -259,15 +264,17 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     ) -> CodeObservation:
         """Count the step, and have the tests run where it hands the solution in or is the last."""
         settings, state = self._settings, self._state
+        at_limit = settings.max_steps is not None and state.step_count + 1 >= settings.max_steps
+        # First, so that the state is as before where they could not be run.
+        judged = self._task is not None and (hand_in or (at_limit and settings.reward == "tests"))
+        verdict = await self._judge(code) if judged else None
         state.step_count += 1
-        at_limit = settings.max_steps is not None and state.step_count >= settings.max_steps
-        if self._task is None or not (hand_in or (at_limit and settings.reward == "tests")):
+        if verdict is None:
             if at_limit:
                 self._end(observation, truncated=True)
             elif self._task is not None and settings.reward == "tests":
                 observation.reward = 0.0
             return observation
-        verdict = await self._judge(code)
         state.attempts += 1
         state.tests_passed = verdict.passed
         ended = verdict.share == 1.0 or at_limit or (hand_in and state.attempts >= settings.max_attempts)
@@ -287,14 +294,17 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
     async def _judge(self, code: str | None) -> Verdict:
         assert self._task is not None, "only an episode with a task is judged"
         session = await self._ready_session()
-        reply = await session.request({"op": "export"}, _FILE_TIMEOUT_S)
+        reply = await request_of_started(session, {"op": "export"}, _FILE_TIMEOUT_S)
         files = solution_files((reply.data or {}).get("files"), self._cells, code)
+        if not files["solution.py"].strip():
+            return Verdict([_NO_SOLUTION] * len(self._task.tests))
         return await grade(
             self._sandbox,
             files,
             self._task.tests,
             timeout_s=self._settings.tests_timeout_s,
             test_timeout_s=self._settings.test_timeout_s,
+            concurrent=self._concurrent_gradings,
         )
 
     def _require_episode(self) -> None:
@@ -307,6 +317,11 @@ class CodingEnvironment(Environment[CodeAction, CodeObservation, CodeState]):
 def _require_integer(seed: object) -> None:
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigurationError(f"seed must be an integer or None, not {seed!r}.")
+
+
+def _require_text(task_id: object) -> None:
+    if task_id is not None and not isinstance(task_id, str):
+        raise ConfigurationError(f"task_id must be a task's name, such as 'clamp' or 'random', not {task_id!r}.")
 
 
 def _task(task_id: str | None, prompt: str | None, tests: str | list[str] | None, seed: int) -> CodingTask | None:
@@ -344,4 +359,4 @@ def _text(told: Any) -> str:
 def _told(verdict: Verdict) -> str:
     text = f"{verdict.passed} of {len(verdict.outcomes)} hidden tests passed.\n"
     why = verdict.outcomes[0] if verdict.outcomes else ""
-    return f"{text}{why[0].upper()}{why[1:]}\n" if why.startswith("importing the solution") else text
+    return f"{text}{why[0].upper()}{why[1:]}\n" if why.startswith(_ABOUT_ALL) else text

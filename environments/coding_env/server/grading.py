@@ -16,12 +16,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from anyio.lowlevel import RunVar
 
+from coding_env.sandbox.first_process import processes_allowed
 from coding_env.sandbox.inside.bundle import unbundled
 from coding_env.sandbox.inside.files import MAX_LISTED
 from coding_env.sandbox.launcher import Sandbox
 from coding_env.sandbox.session import Reply, SandboxSession
+from coding_env.sandbox.starting import started_session
 
+_HELLO_TIMEOUT_S = 10.0
+_MOST_AT_ONCE = 16
+_PROCESSES_OF_A_GRADING = 4  # a keeper and a worker for the solution, and as many for the tests
+_limiters = RunVar[dict[int, anyio.CapacityLimiter]]("coding_env_gradings")
 _MAX_NEW_STARTS = 8  # a solution that hangs in more tests than that fails the rest
 
 
@@ -31,7 +38,7 @@ class Verdict:
 
     Attributes:
         outcomes: For each test in its order, why it failed; "" where it passed.
-        seconds: How long it took.
+        seconds: How long it took, once the processes were there.
     """
 
     outcomes: list[str] = field(default_factory=list[str])
@@ -49,7 +56,13 @@ class Verdict:
 
 
 async def grade(
-    sandbox: Sandbox, files: dict[str, str], tests: list[str], *, timeout_s: float, test_timeout_s: float
+    sandbox: Sandbox,
+    files: dict[str, str],
+    tests: list[str],
+    *,
+    timeout_s: float,
+    test_timeout_s: float,
+    concurrent: int | None = None,
 ) -> Verdict:
     """Judge a solution.
 
@@ -59,18 +72,37 @@ async def grade(
         tests: The tests' sources.
         timeout_s: Seconds for all of them together; those that it does not reach have failed.
         test_timeout_s: Seconds that the solution may take over each call.
+        concurrent: How many are judged at once; others wait. `concurrent_gradings` if None.
+
+    Raises:
+        EnvironmentExecutionError: The processes could not be started, so that nothing is said of the solution.
     """
-    started = time.monotonic()
     verdict = Verdict()
-    for _ in range(_MAX_NEW_STARTS):
-        left = timeout_s - (time.monotonic() - started)
-        if len(verdict.outcomes) == len(tests) or left <= 0:
-            break
-        await _judge_rest(sandbox, files, tests, verdict, left, test_timeout_s)
+    async with _turn(concurrent or concurrent_gradings()):
+        for _ in range(_MAX_NEW_STARTS):
+            left = timeout_s - verdict.seconds
+            if len(verdict.outcomes) == len(tests) or left <= 0:
+                break
+            await _judge_rest(sandbox, files, tests, verdict, left, test_timeout_s)
     missing = len(tests) - len(verdict.outcomes)
     verdict.outcomes += ["the time for the tests was up, or the solution ended too often"] * missing
-    verdict.seconds = time.monotonic() - started
     return verdict
+
+
+def concurrent_gradings() -> int:
+    """How many solutions are judged at once by default: 16, or what a quarter of the container's processes allows."""
+    allowed = processes_allowed()
+    return _MOST_AT_ONCE if allowed is None else max(1, min(_MOST_AT_ONCE, allowed // 4 // _PROCESSES_OF_A_GRADING))
+
+
+def _turn(concurrent: int) -> anyio.CapacityLimiter:
+    """What lets so many judge at once, on this event loop."""
+    try:
+        limiters = _limiters.get()
+    except LookupError:
+        limiters = {}
+        _limiters.set(limiters)
+    return limiters.setdefault(concurrent, anyio.CapacityLimiter(concurrent))
 
 
 async def _judge_rest(
@@ -89,8 +121,10 @@ async def _judge_rest(
     with for_solution, for_judge:
         async with _session(sandbox) as solution, _session(sandbox) as judge, anyio.create_task_group() as group:
             serving = {"op": "solution", "files": files}
+            started = time.monotonic()
             group.start_soon(lambda: solution.request(serving, timeout_s, interruptible=False, peer=for_solution))
             reply = await judge.request(request, timeout_s, interruptible=False, messages=len(tests), peer=for_judge)
+            verdict.seconds += time.monotonic() - started
             _settle(verdict, reply, len(tests), token)
             group.cancel_scope.cancel()
 
@@ -106,7 +140,8 @@ def _settle(verdict: Verdict, reply: Reply, total: int, token: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _session(sandbox: Sandbox) -> AsyncGenerator[SandboxSession]:
-    session = sandbox.take()
+    """Give a session that has answered: what ends it now is the solution's doing."""
+    session = await started_session(sandbox, {"op": "hello"}, _HELLO_TIMEOUT_S)
     try:
         yield session
     finally:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
+import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,6 +14,8 @@ from coding_env.sandbox.launcher import Bubblewrap, Executor
 from coding_env.sandbox.layers import Level
 from coding_env.sandbox.limits import Limits
 from openenv_trl.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 RewardKind = Literal["tests", "rules"]
 _SMOLAGENTS_MB = 128  # it takes 70 by itself
@@ -59,6 +64,9 @@ class SandboxSettings(BaseModel):
     min_level: Level = Level.NONE
     """The least that the sandbox must be worth, or the server does not start. None is asked for by default: a laptop
     without namespaces can still try things out, with a warning."""
+    concurrent_gradings: int | None = Field(default=None, ge=1)
+    """How many solutions are judged at once; others wait for their turn. None for 16, or fewer where a quarter of the
+    container's processes is too little for those."""
     disabled_layers: tuple[str, ...] = ()
     """Layers of the sandbox that are left out, to try what is left without them."""
 
@@ -66,6 +74,16 @@ class SandboxSettings(BaseModel):
     def _has_room(self) -> SandboxSettings:
         if self.executor == "smolagents" and self.limits.memory_mb < _SMOLAGENTS_MB:
             raise ValueError(f"memory_mb must be at least {_SMOLAGENTS_MB} with the executor smolagents")
+        if self.limits.session_memory_mb < self.limits.memory_mb:
+            raise ValueError(
+                f"session_memory_mb ({self.limits.session_memory_mb}) must be at least memory_mb "
+                f"({self.limits.memory_mb}): a session has all its processes' memory"
+            )
+        if self.imports and self.executor != "smolagents":
+            raise ValueError("imports are for the executor smolagents only; Python imports what is there, see packages")
+        missing = [folder for folder in self.packages if not os.path.isdir(folder)]
+        if missing:
+            raise ValueError(f"packages names {', '.join(map(repr, missing))}, which is no folder here")
         return self
 
     @field_validator("min_level", mode="before")
@@ -103,6 +121,7 @@ _SANDBOX_VARIABLES = {
     "CODING_MIN_LEVEL": "min_level",
     "CODING_EXECUTOR": "executor",
     "CODING_BUBBLEWRAP": "bubblewrap",
+    "CODING_CONCURRENT_GRADINGS": "concurrent_gradings",
 }
 _LIST_VARIABLES = {
     "CODING_PACKAGES": ("packages", ":"),
@@ -122,11 +141,12 @@ def episode_settings(values: Mapping[str, Any], base: EpisodeSettings) -> Episod
 
 
 def settings_from_variables(variables: Mapping[str, str]) -> tuple[EpisodeSettings, SandboxSettings]:
-    """The settings that environment variables give.
+    """The settings that environment variables give. One that begins as ours do and is none is warned of.
 
     Raises:
         ConfigurationError: A value that cannot be used; the message names the setting.
     """
+    _warn_of_unknown(variables)
     episode = _checked(EpisodeSettings, _picked(variables, _EPISODE_VARIABLES))
     sandbox: dict[str, Any] = _picked(variables, _SANDBOX_VARIABLES)
     for name, (setting, separator) in _LIST_VARIABLES.items():
@@ -134,6 +154,15 @@ def settings_from_variables(variables: Mapping[str, str]) -> tuple[EpisodeSettin
             sandbox[setting] = tuple(part.strip() for part in variables[name].split(separator) if part.strip())
     sandbox["limits"] = _checked(Limits, _picked(variables, _LIMIT_VARIABLES))
     return episode, _checked(SandboxSettings, sandbox)
+
+
+def _warn_of_unknown(variables: Mapping[str, str]) -> None:
+    known = [*_EPISODE_VARIABLES, *_LIMIT_VARIABLES, *_SANDBOX_VARIABLES, *_LIST_VARIABLES]
+    for name in sorted(set(variables) - set(known)):
+        if name.startswith("CODING_"):
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f"Did you mean {close[0]}?" if close else f"There are {', '.join(sorted(known))}."
+            logger.warning("%s is no setting of the coding environment, and changes nothing. %s", name, meant)
 
 
 def _picked(variables: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ async def test_an_error_is_told_with_its_line_and_ends_nothing(
     assert observation.exit_code == 1
     assert words in observation.stderr
     assert "coding_env" not in observation.stderr
+    assert "/ast.py" not in observation.stderr
     assert environment.state.last_exit_code == 1
     assert (await run(environment, "kept")).stdout == "7\n"
 
@@ -305,3 +306,15 @@ async def test_code_that_forks_and_comes_back_twice_is_answered_once(environment
     await environment.reset_async()
     await run(environment, "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)")
     assert (await run(environment, "40 + 2")).stdout == "42\n"
+
+
+async def test_a_task_that_is_no_name_is_refused(environment: CodingEnvironment) -> None:
+    with pytest.raises(ConfigurationError, match="task_id must be a task's name"):
+        await environment.reset_async(task_id=3)  # pyright: ignore[reportArgumentType]
+
+
+async def test_handing_in_nothing_is_told(environment: CodingEnvironment) -> None:
+    await environment.reset_async(**ADD)
+    observation = await environment.run_tests()
+    assert observation.stdout.startswith("0 of 2 hidden tests passed.\nThere is no solution: no code was given")
+    assert (observation.reward, observation.done) == (0.0, True)

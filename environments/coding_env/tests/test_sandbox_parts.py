@@ -199,16 +199,39 @@ def test_settings_come_from_variables_and_a_wrong_one_is_named() -> None:
         "CODING_MAX_STEPS": "7",
         "CODING_MEMORY_MB": "256",
         "CODING_MIN_LEVEL": "partial",
-        "CODING_PACKAGES": "/a:/b",
+        "CODING_PACKAGES": "/usr:/tmp",
     }
     episode, sandbox = settings_from_variables(variables)
     assert episode.max_steps == 7
-    assert (sandbox.limits.memory_mb, sandbox.min_level, sandbox.packages) == (256, Level.PARTIAL, ("/a", "/b"))
+    assert (sandbox.limits.memory_mb, sandbox.min_level, sandbox.packages) == (256, Level.PARTIAL, ("/usr", "/tmp"))
     for name, value in {"CODING_MEMORY_MB": "3", "CODING_MIN_LEVEL": "iron", "CODING_REWARD": "luck"}.items():
         with pytest.raises(ConfigurationError, match=name.removeprefix("CODING_").lower()):
             settings_from_variables({name: value})
     with pytest.raises(ConfigurationError, match="max_steps"):
         episode_settings({"max_steps": 0}, EpisodeSettings())
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CODING_PACKAGES": "/no/such/folder"}, "'/no/such/folder', which is no folder"),
+        ({"CODING_IMPORTS": "numpy"}, "for the executor smolagents only"),
+        ({"CODING_SESSION_MEMORY_MB": "256"}, r"session_memory_mb \(256\) must be at least memory_mb \(512\)"),
+        ({"CODING_CONCURRENT_GRADINGS": "0"}, "concurrent_gradings"),
+    ],
+)
+def test_settings_that_would_do_nothing_or_harm_are_refused(variables: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        settings_from_variables(variables)
+
+
+def test_a_variable_that_is_no_setting_is_warned_of_with_the_one_that_may_be_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert settings_from_variables({"CODING_MAX_STEP": "7", "PATH": "/bin"}) == settings_from_variables({})
+    assert [record.message for record in caplog.records] == [
+        "CODING_MAX_STEP is no setting of the coding environment, and changes nothing. Did you mean CODING_MAX_STEPS?"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,21 @@ def keep(
         if kernel.IS_LINUX:
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     except OSError as error:
-        _tell(control, {"failed": str(error)})
+        _tell(control, {"failed": f"{error}.", "unstarted": True})
         os._exit(1)
     _Keeper(control, config, request, work).run(first)
     os._exit(0)
+
+
+def tell_unstarted(control: int, error: OSError) -> None:
+    """Tell the server that a session was not started, in the name of its keeper, which is not there.
+
+    Args:
+        control: What the keeper would have had to the server.
+        error: Why.
+    """
+    with socket.socket(fileno=os.dup(control)) as way:
+        _tell(way, {"failed": f"{error}.", "unstarted": True})
 
 
 class _Keeper:
@@ -126,13 +137,21 @@ class _Keeper:
         return max(0.0, min(times) - time.monotonic()) * 1000 if times else None
 
     def _look(self) -> str:
-        """See whether the workspace holds too much, and when to look next: not before there is work, where it rests."""
+        """See whether the session holds too much, and when to look next: not before there is work, where it rests."""
         started = time.monotonic()
-        why = disk.too_much(self._request["workspace"], self._config["limits"]["workspace_mb"])
+        why = disk.too_much(self._request["workspace"], self._config["limits"]["workspace_mb"]) or self._too_many()
         took = time.monotonic() - started
         rests = self._still_at is not None or self._is_still
         self._look_at = None if rests else time.monotonic() + max(_LOOK_EVERY_S, _LOOK_SHARE * took)
         return why
+
+    def _too_many(self) -> str:
+        """Whether it has too many threads, where the kernel counts those of all sessions together."""
+        most = self._config["limits"]["processes"]
+        if self._request["uid"] is not None or not self._worker:
+            return ""
+        threads = _threads(self._worker)
+        return f"it had {threads} threads, and {most} are allowed" if threads > most else ""
 
     def _remove_files(self) -> None:
         """Remove the workspace where it is no mount, which ends with the session by itself."""
@@ -164,12 +183,17 @@ class _Keeper:
         return bool(message)
 
     def _start(self, descriptors: list[int]) -> None:
-        self._worker = os.fork()
+        try:
+            self._worker = os.fork()
+        except OSError as error:
+            self._worker = -1
+            _tell(self._control, {"ended": None, "unstarted": f"{error}."})
         if self._worker == 0:
             try:
                 self._be_worker(descriptors)
             finally:
                 os._exit(70)
+        self._worker = max(0, self._worker)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -256,6 +280,16 @@ def _children() -> set[int]:
             return {int(pid) for pid in file.read().split()}
     except OSError:
         return set()
+
+
+def _threads(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            told = dict(line.split(":", 1) for line in file if ":" in line)
+        # A list of processes of another namespace may have somebody else by this number.
+        return int(told["Threads"]) if int(told["PPid"]) == os.getpid() else 0
+    except (OSError, KeyError, ValueError):
+        return 0
 
 
 def _be_killed_first() -> None:

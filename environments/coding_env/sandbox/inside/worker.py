@@ -51,6 +51,8 @@ def _answer(way: socket.socket, console: Console, message: dict[str, Any], peer:
     elif operation == "seed":
         random.seed(message["seed"])
         reply = {}
+    elif operation == "hello":
+        reply = {}
     elif operation == "solution" and peer is not None:
         solution.serve(peer, message["files"], console)
         os._exit(0)

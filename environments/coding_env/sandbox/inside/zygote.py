@@ -76,7 +76,12 @@ def main() -> None:
             _remove_groups(config["groups"])
             os._exit(0)
         request = frames.Unpacker(MAX_MESSAGE).feed(message)[0]
-        if os.fork() == 0:
+        try:
+            session = os.fork()
+        except OSError as error:  # too many processes, or too little memory, which others may give back
+            keeper.tell_unstarted(descriptors[0], error)
+            session = -1
+        if session == 0:
             server.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
