@@ -23,7 +23,7 @@ DEFAULTS: Mapping[str, Any] = {"pids": 512, "network": "open", "read_only": Fals
 SANDBOX_DEFAULTS: Mapping[str, Any] = {
     "read_only": True,
     "network": "internal",
-    "pids": 256,
+    "pids": 2048,  # 64 sessions of the coding environment with 16 threads each, and those that judge them
     "memory": 2 * 1024**3,
     "cpus": 1.0,
 }
