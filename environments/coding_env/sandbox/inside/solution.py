@@ -20,10 +20,10 @@ from typing import Any
 
 from . import frames, values
 from .console import Console
+from .reach import MODULE
 
 MAX_FRAME = 1 << 24
 """Bytes of one value that travels between solution and judge."""
-MODULE = "solution"
 
 
 def serve(way: socket.socket, files: dict[str, str], console: Console) -> None:
@@ -55,9 +55,28 @@ class _Server:
 
     def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
-            return {"value": self._encode(self._do(message))}
+            return self._called(message) if message["ask"] == "call" else {"value": self._encode(self._do(message))}
         except BaseException as error:  # boundary: a solution may raise anything
-            return {"error": [*_builtin_name(error), _text(error)]}
+            if not _is_pythons(type(error)):
+                self._objects[id(error)] = error.with_traceback(None)  # whose frames hold all that there was
+            return {"error": [self._kind(type(error)), _text(error), id(error)]}
+
+    def _called(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Call something; where it returns nothing, tell what has become of the lists, dicts and sets it was given."""
+        function, *arguments = [self._decode(argument) for argument in message["arguments"]]
+        named = {name: self._decode(value) for name, value in message["named"].items()}
+        given = values.containers([*arguments, *named.values()])
+        before = [values.copied(container) for container in given]
+        value = function(*arguments, **named)
+        reply = {"value": self._encode(value)}
+        if value is None and given:
+            known = {id(container): place for place, container in enumerate(given)}
+            reply["changed"] = [
+                [place, values.encode(values.copied(container), self._keep, known)]
+                for place, container in enumerate(given)
+                if not values.is_unchanged(container, before[place])
+            ]
+        return reply
 
     def _do(self, message: dict[str, Any]) -> Any:
         question = message["ask"]
@@ -67,9 +86,6 @@ class _Server:
             return {name: value for name, value in vars(module).items() if not name.startswith("__")}
         if question == "program":
             return self._program(arguments[0])
-        if question == "call":
-            named = {name: self._decode(value) for name, value in message["named"].items()}
-            return arguments[0](*arguments[1:], **named)
         function: Callable[..., Any] = getattr(operator, question, None) or getattr(builtins, question)
         return function(*arguments)
 
@@ -90,11 +106,22 @@ class _Server:
         return out.buffer.getvalue().decode("utf-8", "replace")
 
     def _encode(self, value: Any) -> Any:
-        def keep(held: Any) -> Any:
-            self._objects[id(held)] = held
-            return [id(held), type(held).__name__]
+        return values.encode(value, self._keep)
 
-        return values.encode(value, keep)
+    def _keep(self, held: Any) -> Any:
+        self._objects[id(held)] = held
+        told = [id(held), type(held).__name__]
+        if isinstance(held, type) and issubclass(held, BaseException) and not _is_pythons(held):
+            told.append(self._kind(held))
+        return told
+
+    def _kind(self, kind: type[BaseException]) -> Any:
+        """A class of exceptions: its number, its name, those above it that are the solution's, Python's nearest."""
+        if _is_pythons(kind):
+            return kind.__name__
+        self._objects[id(kind)] = kind
+        own = [self._kind(base) for base in kind.__bases__ if issubclass(base, BaseException) and not _is_pythons(base)]
+        return [id(kind), kind.__name__, own, next(each.__name__ for each in kind.__mro__ if _is_pythons(each))]
 
     def _decode(self, data: Any) -> Any:
         def find(number: Any) -> Any:
@@ -121,12 +148,8 @@ class _Server:
         self._way.sendall(frames.pack(message))
 
 
-def _builtin_name(error: BaseException) -> tuple[str, str]:
-    """The exception's own name, and that of the nearest of Python's own that it is one of."""
-    for kind in type(error).__mro__:
-        if getattr(builtins, kind.__name__, None) is kind:
-            return type(error).__name__, kind.__name__
-    return type(error).__name__, "Exception"
+def _is_pythons(kind: type) -> bool:
+    return getattr(builtins, kind.__name__, None) is kind
 
 
 def _text(error: BaseException) -> str:

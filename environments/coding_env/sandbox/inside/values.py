@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -21,8 +21,16 @@ Keep = Callable[[Any], Any]
 """Gives a stand-in for what is no data, as it travels."""
 
 
-def encode(value: Any, keep: Keep) -> Any:
-    """Return a value as it travels."""
+def encode(value: Any, keep: Keep, known: Mapping[int, int] | None = None) -> Any:
+    """Return a value as it travels.
+
+    Args:
+        value: Of any type.
+        keep: What becomes of what is no data.
+        known: Containers that the other side has, by their `id`: their places among those.
+    """
+    if known and id(value) in known:
+        return {"k": known[id(value)]}
     if value is None or value is True or value is False:
         return value
     if isinstance(value, int):
@@ -36,36 +44,37 @@ def encode(value: Any, keep: Keep) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return {"b": bytes(value).hex(), "m": isinstance(value, bytearray)}
     if isinstance(value, complex):
-        return {"c": [encode(value.real, keep), encode(value.imag, keep)]}
+        return {"c": [encode(value.real, keep, known), encode(value.imag, keep, known)]}
     if isinstance(value, list):
-        return {"l": [encode(item, keep) for item in list.__iter__(value)]}
+        return {"l": [encode(item, keep, known) for item in list.__iter__(value)]}
     if isinstance(value, tuple):
-        return {"t": [encode(item, keep) for item in tuple.__iter__(value)]}
+        return {"t": [encode(item, keep, known) for item in tuple.__iter__(value)]}
     if isinstance(value, dict):
-        return {"d": [[encode(key, keep), encode(item, keep)] for key, item in dict.items(value)]}
+        return {"d": [[encode(key, keep, known), encode(item, keep, known)] for key, item in dict.items(value)]}
     if isinstance(value, frozenset):
-        return {"z": [encode(item, keep) for item in frozenset.__iter__(value)]}
+        return {"z": [encode(item, keep, known) for item in frozenset.__iter__(value)]}
     if isinstance(value, set):
-        return {"s": [encode(item, keep) for item in set.__iter__(value)]}
+        return {"s": [encode(item, keep, known) for item in set.__iter__(value)]}
     if isinstance(value, range):
-        return {"r": [encode(each, keep) for each in (value.start, value.stop, value.step)]}
+        return {"r": [encode(each, keep, known) for each in (value.start, value.stop, value.step)]}
     if isinstance(value, Decimal):
         return {"D": str(value)}
     if isinstance(value, Fraction):
-        return {"F": [encode(value.numerator, keep), encode(value.denominator, keep)]}
+        return {"F": [encode(value.numerator, keep, known), encode(value.denominator, keep, known)]}
     if isinstance(value, numbers.Integral):  # as NumPy's are, which are no int
-        return encode(int(value), keep)
+        return encode(int(value), keep, known)
     if isinstance(value, numbers.Real):
-        return encode(float(value), keep)
+        return encode(float(value), keep, known)
     return {"o": keep(value)}
 
 
-def decode(data: Any, find: Callable[[Any], Any]) -> Any:
+def decode(data: Any, find: Callable[[Any], Any], known: Sequence[Any] = ()) -> Any:
     """Return the value that travelled.
 
     Args:
         data: As `encode` made it, read from JSON.
         find: Gives what a stand-in stands for.
+        known: Containers that the other side may name by their places.
 
     Raises:
         ValueError: It is none that `encode` makes.
@@ -77,7 +86,7 @@ def decode(data: Any, find: Callable[[Any], Any]) -> Any:
     kind, held = next(iter(data.items()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
     def items() -> list[Any]:
-        return [decode(item, find) for item in held]  # pyright: ignore[reportUnknownVariableType]
+        return [decode(item, find, known) for item in held]  # pyright: ignore[reportUnknownVariableType]
 
     makers: dict[Any, Callable[[], Any]] = {
         "i": lambda: int(held, 16),
@@ -86,14 +95,65 @@ def decode(data: Any, find: Callable[[Any], Any]) -> Any:
         "c": lambda: complex(*items()),
         "l": items,
         "t": lambda: tuple(items()),
-        "d": lambda: {decode(key, find): decode(item, find) for key, item in held},
+        "d": lambda: {decode(key, find, known): decode(item, find, known) for key, item in held},
         "z": lambda: frozenset(items()),
         "s": lambda: set(items()),
         "r": lambda: range(*items()),
         "D": lambda: Decimal(held),
         "F": lambda: Fraction(*items()),
         "o": lambda: find(held),
+        "k": lambda: known[held],
     }
     if kind not in makers:
         raise ValueError(f"no such kind of value: {kind!r}")
     return makers[kind]()
+
+
+def containers(given: Iterable[Any]) -> list[Any]:
+    """Return all that can be changed in values, in an order that is the same on both sides."""
+    found: list[Any] = []
+    left = list(given)[::-1]
+    while left:
+        value = left.pop()
+        if isinstance(value, (list, tuple)):
+            left += value[::-1]
+        elif isinstance(value, dict):
+            left += [*value.values()][::-1]
+        if isinstance(value, (list, dict, set, bytearray)):
+            found.append(value)
+    return found
+
+
+def copied(container: Any) -> Any:
+    """Return a plain container of the same items."""
+    plain = next(kind for kind in (list, dict, set, bytearray) if isinstance(container, kind))
+    return plain(container)
+
+
+def is_unchanged(container: Any, before: Any) -> bool:
+    """Whether a container has the very items that its copy has, without asking them whether they are equal."""
+    if len(container) != len(before):
+        return False
+    if isinstance(container, dict):
+        items, old = dict.items(container), dict.items(before)
+        return all(one is two and held is was for (one, held), (two, was) in zip(items, old, strict=True))
+    if isinstance(container, bytearray):
+        return container == before
+    if isinstance(container, set):
+        return {id(item) for item in container} == {id(item) for item in before}
+    return all(one is two for one, two in zip(container, before, strict=True))
+
+
+def replace(container: Any, content: Any) -> None:
+    """Give a container what it has become.
+
+    Raises:
+        TypeError: That is of another kind.
+    """
+    if copied(container).__class__ is not type(content):
+        raise TypeError("a container has become one of another kind")
+    if isinstance(container, (list, bytearray)):
+        container[:] = content
+    else:
+        container.clear()
+        container.update(content)
