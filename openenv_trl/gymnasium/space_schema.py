@@ -90,10 +90,10 @@ def _integers(first: int, last: int) -> dict[str, Any]:
 def _array(low: Any, high: Any, kind: str) -> dict[str, Any]:
     """Of arrays of the shape of their bounds."""
     if low.ndim == 0:
-        return _number(low.item(), high.item(), kind)
+        return _number(_written(low), _written(high), kind)
     same = low.size == 0 or ((low == low.flat[0]).all() and (high == high.flat[0]).all())
     if same or low.size > _MOST_LISTED:
-        least, most = (low.min().item(), high.max().item()) if low.size else (0, 0)
+        least, most = (_written(low.min()), _written(high.max())) if low.size else (0, 0)
         schema = _number(least, most, kind)
         for length in reversed(low.shape):
             schema = {"type": "array", "items": schema, "minItems": length, "maxItems": length}
@@ -101,6 +101,12 @@ def _array(low: Any, high: Any, kind: str) -> dict[str, Any]:
     return _row(
         [_array(each_low, each_high, kind) for each_low, each_high in zip(_rows(low), _rows(high), strict=True)]
     )
+
+
+def _written(bound: Any) -> Any:
+    """The number as JSON has it: with float32's digits where elements have those, or they would pass their bound."""
+    short = bound.dtype.kind == "f" and bound.dtype.itemsize < 8
+    return float(str(numpy.float32(bound))) if short else bound.item()
 
 
 def _rows(array: Any) -> list[Any]:

@@ -114,6 +114,13 @@ def test_every_value_of_a_space_fits_its_json_schema(space: AnySpace, seed: int)
     jsonschema.validate(json.loads(encode(write_value(space, space.sample()))), schema)
 
 
+@pytest.mark.parametrize("dtype", [numpy.float16, numpy.float32, numpy.float64])
+@pytest.mark.parametrize("bound", [6.103515625e-05, 0.1, -4.8, 1e-7])
+def test_an_element_at_its_bound_fits_its_json_schema(bound: float, dtype: Any) -> None:
+    space = spaces.Box(bound, bound, (2,), dtype)
+    jsonschema.validate(json.loads(encode(write_value(space, space.low))), schema_of_space(space))
+
+
 @given(_some, st.integers(0, 1000))
 @settings(max_examples=60)
 def test_what_is_drawn_from_the_json_schema_lies_in_the_space(space: AnySpace, seed: int) -> None:
