@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from openenv_trl.environment import Environment
 from openenv_trl.server import create_app
 from openenv_trl.server.settings import AppSettings
-from openenv_trl.types import Action, EnvironmentMetadata, Observation, State
+from openenv_trl.types import Action, EnvironmentMetadata, Observation, State, Tool
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\"'&amp;{{7*7}}"
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
@@ -206,6 +206,35 @@ class Hostile(Counting):
         )
 
 
+# ------------------------------------------------------------------ more tools than fit beside each other
+
+
+class Use(Action):
+    way: Literal["list", "call"]
+    tool: str | None = None
+
+
+class Toolbox(Counting):
+    """Its action is a choice that needs another field; its tools are nine, each with an argument."""
+
+    def reset(self, seed=None, episode_id=None) -> Said:  # type: ignore[no-untyped-def]  # as many environments write it
+        self._begin(episode_id)
+        return Said(text=repr((seed, episode_id)))
+
+    def step(self, action: Use, timeout_s: float | None = None, **kwargs: Any) -> Said:
+        self._count()
+        return Said(text=action.way)
+
+    @classmethod
+    def list_tools(cls) -> list[Tool]:
+        schema = {"type": "object", "properties": {"by": {"type": "integer"}}, "required": ["by"]}
+        return [Tool(name=f"turn_{number}", description="Turns.", input_schema=schema) for number in range(1, 10)]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Said:
+        self._count()
+        return Said(text=f"{name} by {arguments['by']}")
+
+
 # ------------------------------------------------------------------ faults and one slot
 
 
@@ -242,6 +271,7 @@ painter = _served(Painter, Paint, Painting, max_concurrent_envs=8)
 painter_elsewhere = _served(PainterElsewhere, Paint, Painting, max_concurrent_envs=2)
 forger = _served(Forger, Paint, Painting, max_concurrent_envs=8)
 taker = _served(Taker, Everything, Received, max_concurrent_envs=8)
+toolbox = _served(Toolbox, Use, Said, max_concurrent_envs=8)
 hostile = _served(Hostile, Say, Said, max_concurrent_envs=8)
 faulty = _served(Faulty, Say, Said, max_concurrent_envs=8)
 lonely = _served(Faulty, Say, Said, title_override="Only one")

@@ -156,6 +156,36 @@ def test_the_program_has_exactly_the_calls_that_were_made(begun: dict[str, Any])
     assert json.dumps(made) == json.dumps(["http://h'ost\n:1", begun, *actions])
 
 
+def test_the_program_has_the_seed_that_the_state_tells_or_says_that_there_is_none() -> None:
+    def program(begun: dict[str, Any], state: dict[str, Any] | None) -> str:
+        record = EpisodeRecord()
+        record.begin(begun)
+        return snippet_of(record, "x", needs_token=False, state=state)
+
+    drawn = program({"level": 2}, {"seed": 7, "step_count": 0})
+    assert "env.reset(level=2, seed=7)" in drawn
+    assert "# No seed was given: this is the one" in drawn
+    assert "env.reset(seed=7)" in program({"seed": None}, {"seed": 7})
+    for state in (None, {}, {"seed": None}, {"seed": "of dice"}, {"seed": True}):
+        untold = program({}, state)
+        assert "env.reset()" in untold
+        assert "# No seed was given, and the state tells none" in untold
+    given = program({"seed": 0}, {"seed": 7})
+    assert "env.reset(seed=0)" in given
+    assert "#" not in given
+
+
+def test_seed_and_episode_id_are_fields_where_the_signature_has_no_types() -> None:
+    class Untyped(Game):
+        def reset(self, seed=None, episode_id=None, level=1):  # type: ignore[no-untyped-def,override]
+            return Observation()
+
+    fields = reset_schema(Untyped)["properties"]
+    assert fields["seed"] == {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
+    assert fields["episode_id"] == {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    assert fields["level"] == {"default": 1}
+
+
 def test_a_record_keeps_a_thousand_steps_and_says_so() -> None:
     record = EpisodeRecord(keeps_observations=True)
     record.begin({})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -126,6 +127,23 @@ def test_a_phone_needs_no_scrolling_sideways(serve: Serve, visit: Callable[..., 
             card.click()
         widths = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert widths == [360, 360], app
+
+
+def test_a_phone_shows_what_came_of_a_call_and_the_log_with_its_units(serve: Serve, visit: Callable[..., Any]) -> None:
+    size = {"width": 390, "height": 844}
+    for app in ("taker", "painter", "atari_env"):
+        seen = visit(serve(app), viewport=size)
+        page = seen.reset().page
+        seen.page.locator("#buttons button").first.or_(seen.page.locator("#action-card")).first.wait_for()
+        place = page.locator("#outcome").bounding_box()
+        assert 0 <= place["y"] <= size["height"] * 0.8, app
+        assert page.locator("#result-card").bounding_box()["y"] < page.locator("#action-card").bounding_box()["y"]
+        cells = "#log td.figure-cell:has-text('s')"
+        assert re.fullmatch(r"[\d.]+ (µs|ms|s)", page.locator(cells).inner_text())
+        right = page.evaluate(
+            "(() => document.querySelectorAll('#log td.figure-cell')[1].getBoundingClientRect().right)()"
+        )
+        assert right <= page.evaluate("document.querySelector('#log-card .scrolls').getBoundingClientRect().right"), app
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

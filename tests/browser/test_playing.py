@@ -58,6 +58,63 @@ def test_an_action_that_is_one_choice_needs_one_click_or_one_key(serve: Serve, v
     assert 'move="stand"' in seen.page.locator("#log tr").first.inner_text()
 
 
+def focused(seen: Any) -> str:
+    return seen.page.evaluate("document.activeElement.dataset.label ?? document.activeElement.textContent")
+
+
+def test_steps_are_taken_one_after_another_by_keys_alone(serve: Serve, visit: Callable[..., Any]) -> None:
+    seen = visit(serve("painter")).reset()
+    assert focused(seen) == "Paint red"
+    for step, key in enumerate("213", start=1):
+        seen.page.keyboard.press(key)
+        seen.outcome(f"Step {step}")
+        assert focused(seen) == "Paint red"
+    calls = seen.page.locator("#log td.call").all_inner_texts()
+    assert calls == ['color="blue"', 'color="red"', 'color="green"', "reset"]
+
+
+def test_an_episodes_end_leaves_the_keyboard_at_reset(serve: Serve, visit: Callable[..., Any]) -> None:
+    seen = visit(serve("blackjack_env")).reset(seed="1")
+    seen.page.keyboard.press("2")
+    seen.outcome("done")
+    assert focused(seen) == "Reset"
+    seen.page.keyboard.press("Enter")
+    seen.outcome("Reset")
+    assert focused(seen) == "hit"
+    form = seen.page.locator("#action-form")
+    form.get_by_label("move").select_option("hit")
+    form.get_by_role("button", name="Step", exact=True).focus()
+    seen.page.keyboard.press("Enter")
+    seen.outcome("Step 1")
+    assert focused(seen) == "Step"
+
+
+def test_a_form_takes_no_step_before_the_first_reset(serve: Serve, visit: Callable[..., Any]) -> None:
+    seen = visit(serve("faulty"))
+    text = seen.page.locator("#action-form").get_by_role("textbox")
+    text.fill("too early")
+    text.press("Enter")
+    assert seen.page.locator("#action-form button[type=submit]").get_attribute("aria-disabled") == "true"
+    seen.reset()
+    assert seen.page.locator("#log tr").count() == 1
+
+
+def test_many_tools_are_a_list_and_a_choice_that_needs_more_has_no_buttons(
+    serve: Serve, visit: Callable[..., Any]
+) -> None:
+    seen = visit(serve("toolbox")).reset(seed="3", episode_id="named")
+    assert seen.field("text") == "(3, 'named')"
+    page = seen.page
+    assert page.get_by_role("tab").count() == 0
+    assert page.locator("#buttons").is_hidden()
+    page.get_by_label("Way to act").select_option("turn_7")
+    assert page.locator("#action-form form:visible").count() == 1
+    page.locator("#action-form").get_by_label("by").locator("visible=true").fill("2")
+    page.get_by_role("button", name="Call turn_7").click()
+    seen.outcome("Step 1")
+    assert "turn_7 by 2" in page.locator("#fields").inner_text()
+
+
 def test_tools_have_forms_of_their_own(serve: Serve, visit: Callable[..., Any]) -> None:
     seen = visit(serve("echo_env")).reset()
     page = seen.page
@@ -146,6 +203,15 @@ def test_the_python_program_plays_the_same_episode(serve: Serve, visit: Callable
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     assert repr(seen.field("message"))[1:-1] in ran.stdout
+
+
+def test_the_python_program_has_the_seed_that_was_drawn(serve: Serve, visit: Callable[..., Any]) -> None:
+    seen = visit(serve("atari_env", ATARI_OBS_TYPE="text")).reset()
+    seed = json.loads(seen.page.locator("#state").text_content())["seed"]
+    seen.page.get_by_text("This episode in Python").click()
+    seen.page.locator(f"#snippet:has-text('env.reset(seed={seed})')").wait_for()
+    kinds = seen.page.locator("#reset-form").get_by_label("obs_type").locator("option").all_inner_texts()
+    assert kinds[:3] == ["rgb", "grayscale", "ram"]
 
 
 def test_the_log_can_be_taken_away_as_a_file(serve: Serve, visit: Callable[..., Any]) -> None:

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from openenv_trl.errors import ConfigurationError
 
 MOST_FRAMES_OF_A_CALL = 240
-"""Frames that one step, or one call of ``act``, computes at most: some 50 ms, in which nobody else of the server's
-process is served."""
+"""Frames that one step, or one call of ``act``, computes at most: some 50 ms of a core."""
 
 MOST_SCREEN_BYTES = 2 * 1024 * 1024
 """Bytes of one observation's stacked screens at most; as JSON they are four times as many."""

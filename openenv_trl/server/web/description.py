@@ -21,6 +21,7 @@ from openenv_trl.types import Action, CallToolAction, ListToolsAction, Tool
 _README = "README.md"
 _MOST_README_BYTES = 1024 * 1024
 _FOLDERS_UP = 4  # from an environment's module to its package's folder
+_OF_ALL_RESETS: dict[str, Any] = {"seed": int | None, "episode_id": str | None}  # where a signature has no types
 _IN_CONTAINERS = (Path("/app/env") / _README, Path("/app") / _README)
 
 
@@ -87,7 +88,9 @@ def _own_classes(action_cls: type[Action]) -> list[type[Any]]:
 
 
 def _schema_of(parameter: inspect.Parameter, definitions: dict[str, Any]) -> dict[str, Any]:
-    annotation: Any = Any if parameter.annotation is parameter.empty else parameter.annotation
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        annotation = _OF_ALL_RESETS.get(parameter.name, Any)
     try:
         adapter = TypeAdapter(annotation)
         schema: dict[str, Any] = adapter.json_schema()

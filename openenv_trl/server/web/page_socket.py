@@ -135,7 +135,8 @@ class PageDialogue:
         if kind == "state":
             return {"type": "state", "state": await visitor.read_state()}
         if kind == "snippet":
-            text = snippet_of(visitor.record, str(request.get("address")), needs_token=self._page.needs_token())
+            address, needs_token = str(request.get("address")), self._page.needs_token()
+            text = snippet_of(visitor.record, address, needs_token=needs_token, state=visitor.state)
             return {"type": "snippet", "text": text}
         if kind == "close":
             visitor.stop()

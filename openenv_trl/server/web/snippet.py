@@ -10,15 +10,26 @@ from typing import Any
 from openenv_trl.server.web.episode_record import MOST_STEPS, EpisodeRecord
 
 
-def snippet_of(record: EpisodeRecord, address: str, *, needs_token: bool) -> str:
+def snippet_of(record: EpisodeRecord, address: str, *, needs_token: bool, state: dict[str, Any] | None = None) -> str:
     """Return the program.
 
     Args:
         record: The episode.
         address: Where its server is reached.
         needs_token: Whether the server asks for a token, which the program takes from the environment variable.
+        state: The environment's state. Where the episode was begun without a seed, the program takes the one that the
+            state tells, and says so where it tells none.
     """
-    calls = [f"result = env.reset({_keywords(record.reset_arguments or {})})"]
+    arguments = dict(record.reset_arguments or {})
+    about_seed = []
+    if arguments.get("seed") is None:
+        drawn = (state or {}).get("seed")
+        if isinstance(drawn, int) and not isinstance(drawn, bool):
+            arguments["seed"] = drawn
+            about_seed = ["# No seed was given: this is the one that the environment drew, as its state tells."]
+        else:
+            about_seed = ["# No seed was given, and the state tells none: what is drawn by chance may be another."]
+    calls = [*about_seed, f"result = env.reset({_keywords(arguments)})"]
     calls += [f"result = env.step({_literal(action)})" for action in record.actions]
     calls += ["print(result.observation, result.reward, result.done)"]
     lines = ["from openenv_trl import GenericEnvClient", ""]

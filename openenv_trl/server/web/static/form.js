@@ -53,7 +53,7 @@ export function buildForm({ schema, label, submit, fail, secondary }) {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    guarded(() => submit(value()));
+    if (send.getAttribute("aria-disabled") !== "true") guarded(() => submit(value()));
   });
   form.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
@@ -67,7 +67,9 @@ export function buildForm({ schema, label, submit, fail, secondary }) {
       inputs.forEach(blame);
       inputs[0]?.focus();
     },
-    disable: (disabled) => (send.disabled = disabled),
+    // Not by `disabled`, which would take the focus from it.
+    disable: (disabled) => send.setAttribute("aria-disabled", disabled),
+    focus: () => send.focus({ preventScroll: true }),
   };
 }
 

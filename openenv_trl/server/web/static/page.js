@@ -12,6 +12,7 @@ import { showRendered } from "./rendered.js";
 import { fieldOf } from "./schema.js";
 
 const MOST_BUTTONS = 12;
+const MOST_TABS = 8; // more ways to act are a list to choose from
 
 let about = null;
 let tools = null;
@@ -107,20 +108,27 @@ function offerActions(offered) {
 function makeActionForm({ name, description, schema, wrap }) {
   const form = buildForm({ schema, label: about.action_schema && wrap({}).type !== "call_tool" ? "Step" : `Call ${name}`, submit: (value) => step(wrap(value), form), fail: showError });
   const words = description ? make("p", { class: "hint" }, description) : null;
-  return { ...form, node: make("div", { role: "tabpanel", "aria-label": name }, words, form.node) };
+  return { ...form, node: make("div", { role: "group", "aria-label": name }, words, form.node) };
 }
 
 function choices(forms) {
   const place = byId("action-choice");
   place.replaceChildren();
   if (forms.length < 2) return;
+  if (forms.length > MOST_TABS) {
+    const list = make("select", { id: "way", onchange: () => only(list.selectedIndex) }, ...forms.map((form) => make("option", {}, form.name)));
+    place.append(make("div", { class: "field ways" }, make("label", { for: "way" }, "Way to act"), list));
+    only(0);
+    return;
+  }
+  actionForms.forEach((form) => form.node.setAttribute("role", "tabpanel"));
   const tabs = forms.map((form, index) => make("button", { type: "button", role: "tab", onclick: () => choose(index) }, form.name));
   const choose = (index) => {
     tabs.forEach((tab, each) => {
       tab.setAttribute("aria-selected", String(each === index));
       tab.tabIndex = each === index ? 0 : -1;
-      show(actionForms[each].node, each === index);
     });
+    only(index);
   };
   const list = make("div", { role: "tablist", "aria-label": "Ways to act", class: "tabs" }, ...tabs);
   list.addEventListener("keydown", (event) => {
@@ -132,6 +140,10 @@ function choices(forms) {
   });
   place.append(list);
   choose(0);
+}
+
+function only(index) {
+  actionForms.forEach((form, each) => show(form.node, each === index));
 }
 
 // ---------------------------------------------------------------- what the visitor does
@@ -160,7 +172,7 @@ async function carryOut(call, fields, input, form) {
 function enable() {
   resetForm?.disable(busy);
   actionForms.forEach((form) => form.disable(busy || !begun));
-  byId("buttons").querySelectorAll("button").forEach((button) => (button.disabled = busy || over));
+  byId("buttons").querySelectorAll("button").forEach((button) => button.setAttribute("aria-disabled", busy || over));
 }
 
 function showReply(call, input, reply) {
@@ -188,6 +200,14 @@ function showReply(call, input, reply) {
   if (reply.dropped?.length) notes.push(`The environment does not take ${reply.dropped.join(", ")}: dropped.`);
   if (notes.length) showError(notes.join(" "));
   if (byId("snippet-card").open) showSnippet();
+  if (call === "reset") byId("buttons").querySelector("button")?.focus({ preventScroll: true });
+  if (!byId("buttons").contains(document.activeElement) || call === "reset") bringIntoSight();
+}
+
+// On a phone the forms are longer than the screen. After a press of a button nothing moves under the finger.
+function bringIntoSight() {
+  const { top } = byId("outcome").getBoundingClientRect();
+  if (top < 0 || top > innerHeight * 0.8) byId("result-card").scrollIntoView({ block: "start" });
 }
 
 function showPictures(pictures, folded) {
@@ -228,12 +248,13 @@ function showError(text) {
   show(byId("error"), true);
 }
 
-// An action that is nothing but one choice needs no form, and a tool without arguments none.
+// An action that is nothing but one choice needs no form, and a tool without arguments none. Where an action has other
+// fields beside the choice, which of them it needs may depend on it: that takes the form.
 function ownButtons() {
   const schema = about.action_schema;
-  const required = schema?.required ?? [];
-  if (required.length === 1) {
-    const [name] = required;
+  const names = Object.keys(schema?.properties ?? {});
+  if (names.length === 1) {
+    const [name] = names;
     const field = fieldOf(schema.properties[name], schema);
     if (field.kind === "enum" && field.values.length <= MOST_BUTTONS) {
       return field.values.map((value) => ({ label: typeof value === "string" ? value : JSON.stringify(value), action: { [name]: value } }));
@@ -245,17 +266,23 @@ function ownButtons() {
 
 function showButtons(offered) {
   const place = byId("buttons");
+  const focused = [...place.children].indexOf(document.activeElement);
   const buttons = over ? [] : offered;
   show(place, buttons.length > 0);
   const labels = [...place.children].map((each) => each.dataset.label);
   if (labels.join("\n") !== buttons.map((each) => each.label).join("\n")) {
     place.replaceChildren(...buttons.map(({ label }, index) => {
-      const button = make("button", { type: "button", "data-label": label, onclick: () => step(button.action, null) }, label);
+      const button = make("button", { type: "button", "data-label": label, onclick: () => busy || over || step(button.action, null) }, label);
       if (index < 9) button.append(make("kbd", { "aria-hidden": "true" }, String(index + 1)));
       return button;
     }));
   }
   [...place.children].forEach((button, index) => (button.action = buttons[index].action)); // in place: the focus stays
+  // Other buttons, or none since the episode is over: the keyboard goes on from the next thing to press.
+  if (focused >= 0 && !place.contains(document.activeElement)) {
+    if (buttons.length) place.children[Math.min(focused, buttons.length - 1)].focus();
+    else resetForm.focus();
+  }
 }
 
 function ended() {
