@@ -12,7 +12,10 @@ from coding_env.sandbox.inside import confine
 from coding_env.sandbox.limits import Limits
 from coding_env.server import settings
 from coding_env.server.coding_environment import CodingEnvironment
-from coding_env.server.settings import settings_from_variables
+from coding_env.server.grading import concurrent_gradings
+from coding_env.server.settings import SandboxSettings, settings_from_variables
+
+from openenv_trl.providers.docker.spec import SANDBOX_DEFAULTS
 
 PACKAGE = Path(__file__).resolve().parents[1]
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
@@ -62,3 +65,21 @@ def test_the_arguments_are_those_in_the_table() -> None:
 def test_the_layers_are_those_in_the_table() -> None:
     table = section("What the sandbox is").partition("| layer |")[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| (\w+) \|", table, re.MULTILINE)) == {*confine.LAYERS, "bubblewrap", "always"}
+
+
+def test_the_processes_that_a_container_may_have_are_enough_for_the_images_sessions_by_the_rule() -> None:
+    rule = re.search(r"^ {4}(\(MAX_CONCURRENT_ENVS .*)$", section("Docker"), re.MULTILINE)
+    image = re.search(r"MAX_CONCURRENT_ENVS=(\d+)", (PACKAGE / "server" / "Dockerfile").read_text())
+    shown = re.search(r"--pids-limit (\d+)", section("Docker"))
+    assert rule
+    assert image
+    assert shown
+    values = {
+        "MAX_CONCURRENT_ENVS": int(image[1]),
+        "CODING_CONCURRENT_GRADINGS": concurrent_gradings(),
+        "CODING_WARM_SESSIONS": SandboxSettings().warm_sessions,
+        "CODING_PROCESSES": Limits().processes,
+    }
+    needed = eval(rule[1], {}, values)
+    assert f"{needed} for the image's" in section("Docker")
+    assert needed <= int(shown[1]) == SANDBOX_DEFAULTS["pids"]

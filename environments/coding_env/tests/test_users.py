@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from coding_env.sandbox.launcher import Sandbox
 from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.users import FIRST, UserRange
 
+from openenv_trl.client import GenericEnvClient
+from openenv_trl.providers import ProcessProvider
+
 pytestmark = pytest.mark.anyio
 SIZE = 200_000
-CLAIM = "from coding_env.sandbox.users import UserRange\nclaim = UserRange(200_000)\nprint(claim.first, flush=True)\ninput()"
+CLAIM = (
+    "from coding_env.sandbox.users import UserRange\n"
+    "claim = UserRange(200_000)\nprint(claim.first, flush=True)\ninput()"
+)
 
 
 def test_ranges_of_many_holders_do_not_meet() -> None:
@@ -51,3 +59,19 @@ async def test_sessions_of_two_sandboxes_have_different_users() -> None:
         sandbox.close()
     assert len(set(told)) == 8
     assert all(int(each) >= FIRST for each in told)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's sessions have users of their own")
+async def test_sessions_of_two_workers_of_a_server_have_different_users() -> None:
+    package = str(Path(__file__).resolve().parents[1])
+    action = {"type": "call_tool", "tool_name": "run_python", "arguments": {"code": "import os; os.getuid()"}}
+    async with AsyncExitStack() as stack:
+        variables = {"OPENENV_TRL_WORKERS": "2", "CODING_WARM_SESSIONS": "0"}
+        servers = stack.enter_context(ProcessProvider(package, env_vars=variables, ready_timeout_s=120))
+        told: list[int] = []
+        for _ in range(16):
+            env = await stack.enter_async_context(GenericEnvClient(servers.base_urls[0]))
+            await env.reset()
+            told.append(int((await env.step(action)).observation["stdout"]))
+    assert len(set(told)) == 16
+    assert len({(uid - FIRST) // SIZE for uid in told}) == 2
