@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         GenericEnvClient,
         MCPToolClient,
         SyncEnvClient,
+        TypedEnvClient,
     )
     from openenv_trl.env_server import (
         RESERVED_TOOL_NAMES,
@@ -116,6 +117,7 @@ _HOMES = {
         "GenericEnvClient",
         "MCPToolClient",
         "SyncEnvClient",
+        "TypedEnvClient",
     ),
     "openenv_trl.env_server": (
         "AppSettings",
@@ -285,6 +287,7 @@ __all__ = [
     "Trajectory",
     "TrajectoryRubric",
     "Transform",
+    "TypedEnvClient",
     "UVProvider",
     "WSCloseMessage",
     "WSErrorCode",

@@ -6,6 +6,7 @@ from openenv_trl.client.generic import GenericAction, GenericEnvClient
 from openenv_trl.client.inquiry import fetch_health, fetch_metadata, fetch_promises, fetch_schema
 from openenv_trl.client.sync_client import SyncEnvClient
 from openenv_trl.client.tool_client import GenericMCPObservation, MCPClientBase, MCPToolClient
+from openenv_trl.client.typed_client import TypedEnvClient
 
 __all__ = [
     "AutoAction",
@@ -17,6 +18,7 @@ __all__ = [
     "MCPClientBase",
     "MCPToolClient",
     "SyncEnvClient",
+    "TypedEnvClient",
     "fetch_health",
     "fetch_metadata",
     "fetch_promises",
