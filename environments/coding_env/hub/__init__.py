@@ -18,6 +18,7 @@ from typing import Any
 
 from coding_env.hub.limits import TestLimits, within
 from coding_env.hub.shapes import SHAPES, Shape, UnusableRowError, shape_of
+from coding_env.server.hidden_tests import why_unusable
 from coding_env.server.tasks import LEVELS, built_in_tasks
 from openenv_trl.errors import ConfigurationError
 
@@ -87,6 +88,7 @@ def task_rows(
     allowed = limits or TestLimits()
     made: list[dict[str, Any]] = []
     dropped: Counter[str] = Counter()
+    unusable: Counter[str] = Counter()
     chosen: Shape | None = None
     for number, row in enumerate(rows):
         if most is not None and len(made) >= most:
@@ -94,7 +96,7 @@ def task_rows(
         chosen = chosen or shape_of(row, shape, what)
         try:
             task = chosen.task(row)
-            tests = within(task.tests, allowed)
+            tests = within(_judging(task.tests, unusable), allowed)
         except UnusableRowError as error:
             dropped[str(error)] += 1
             continue
@@ -107,12 +109,31 @@ def task_rows(
                 "solution": task.solution,
             }
         )
+    if unusable:
+        reasons = "; ".join(f"{count} x it {reason}" for reason, count in unusable.most_common(5))
+        logger.warning("%s: %d tests were left out: %s.", what, sum(unusable.values()), reasons)
     if dropped:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in dropped.most_common(5))
         logger.warning("%s: %d rows were left out: %s.", what, sum(dropped.values()), reasons)
     if not made:
         raise ConfigurationError(f"No row of {what} can be used: {dict(dropped) or 'it has none'}.")
     return made
+
+
+def _judging(tests: Sequence[str], unusable: Counter[str]) -> list[str]:
+    """Those tests that can judge; the reasons of the others are counted."""
+    kept: list[str] = []
+    reasons: Counter[str] = Counter()
+    for test in tests:
+        why = why_unusable(test).partition(":")[0]
+        if why:
+            reasons[why] += 1
+        else:
+            kept.append(test)
+    if tests and not kept:
+        raise UnusableRowError(f"each of its tests {reasons.most_common(1)[0][0]}")
+    unusable.update(reasons)
+    return kept
 
 
 def built_in_rows(levels: Sequence[str] = LEVELS, *, instruction: str = INSTRUCTION) -> list[dict[str, Any]]:
@@ -154,4 +175,18 @@ def _rows_of(name: str, split: str, config: str | None) -> Iterable[Mapping[str,
         return load_dataset(name, config, split=split)
     except Exception as error:  # boundary: datasets raises much, from connections to pandas
         hint = "" if kind else f" Is {name!r} its name on the Hub, and are split={split!r} and config={config!r} right?"
-        raise ConfigurationError(f"{name} cannot be loaded: {type(error).__name__}: {error}.{hint}") from error
+        causes = "; ".join(f"{type(each).__name__}: {_last_line(each)}" for each in _causes(error))
+        raise ConfigurationError(f"{name} cannot be loaded: {causes}.{hint}") from error
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error, and the one that it was raised for: what lies between says no more than that it failed."""
+    first = error
+    while first.__cause__:
+        first = first.__cause__
+    return [error] if first is error else [error, first]
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1].rstrip(".") if lines else "it says no more"

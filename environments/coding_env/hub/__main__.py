@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given.name and given.level:
         parser.error("--level is for the built-in tasks: leave it out, or the data set's name")
     try:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        if given.out.is_dir():
+            raise IsADirectoryError(f"{given.out} is a folder")
         if given.name:
             rows = load_tasks(
                 given.name,
@@ -41,13 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
             )
         else:
             rows = built_in_rows(given.level or LEVELS)[: given.most]
+        with given.out.open("w", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps({key: value for key, value in row.items() if key != "solution"}) + "\n")
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         return 2
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    with given.out.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps({key: value for key, value in row.items() if key != "solution"}) + "\n")
+    except OSError as error:
+        print(f"--out {given.out} cannot be written: {error}. Name a file in a folder of yours.", file=sys.stderr)
+        return 2
     print(f"{len(rows)} tasks in {given.out}.")
     return 0
 

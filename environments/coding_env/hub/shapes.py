@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from coding_env.hub.call_tests import called, programs
-from coding_env.hub.split_tests import checked, methods
-from coding_env.server.tasks import split_tests
+from coding_env.hub.split_tests import checked
+from coding_env.server.hidden_tests import methods, split_tests
 from openenv_trl.errors import ConfigurationError
 
 Row = Mapping[str, Any]

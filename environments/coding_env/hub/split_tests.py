@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 
 
 def checked(source: str, name: str) -> list[str]:
@@ -17,7 +18,9 @@ def checked(source: str, name: str) -> list[str]:
     """
     tree = ast.parse(source)
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
-    call = f"\ncheck({name})\n"
+    # A name that Python has too is the solution's only where the test says so.
+    call = f"\nfrom solution import {name} as _candidate\ncheck(_candidate)\n" if hasattr(builtins, name) else ""
+    call = call or f"\ncheck({name})\n"
     if check is None:
         return [source + call]
     asserting = [place for place, node in enumerate(check.body) if _asserts(node)]
@@ -33,29 +36,6 @@ def checked(source: str, name: str) -> list[str]:
     return tests
 
 
-def methods(source: str) -> list[str]:
-    """Split a module with classes of unittest's: a test for each of their methods ``test…``.
-
-    Args:
-        source: The module.
-
-    Raises:
-        SyntaxError: It is no Python.
-    """
-    tests: list[str] = []
-    for node in ast.parse(source).body:
-        if not isinstance(node, ast.ClassDef) or not any("TestCase" in ast.unparse(base) for base in node.bases):
-            continue
-        for method in node.body:
-            if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
-                tests.append(
-                    f"{source}\n\nimport unittest as _unittest\n_result = _unittest.TestResult()\n"
-                    f"{node.name}({method.name!r}).run(_result)\n"
-                    "assert _result.testsRun == 1 and _result.wasSuccessful() and not _result.skipped, "
-                    "(_result.errors + _result.failures)[:1]\n"
-                )
-    return tests
-
-
 def _asserts(node: ast.stmt) -> bool:
-    return any(isinstance(each, ast.Assert) for each in ast.walk(node))
+    """Whether a statement asserts anything but a constant, as ``assert True, "..."`` does."""
+    return any(isinstance(each, ast.Assert) and not isinstance(each.test, ast.Constant) for each in ast.walk(node))

@@ -10,6 +10,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coding_env.server.hidden_tests import split_tests, why_unusable
 from openenv_trl.errors import ConfigurationError
 
 LEVELS = ("warm-up", "easy", "medium")
@@ -69,37 +70,30 @@ def own_task(prompt: str, tests: str | list[str] | None) -> CodingTask:
 
     Args:
         prompt: What is asked for.
-        tests: The tests' sources. A single text is one test for each ``test_…`` function that it defines at its top,
+        tests: The tests' sources. A single text is one test for each ``test_…`` function or method that it defines,
             all with the rest of the text; without such functions it is one test.
 
     Raises:
-        ConfigurationError: There are no tests, or they are no texts.
+        ConfigurationError: There are no tests, they are no texts, or one would pass or fail whatever the solution is.
     """
     given = split_tests(tests) if isinstance(tests, str) else tests
     try:
-        return CodingTask(id="", level="easy", prompt=prompt, tests=given or [])
+        task = CodingTask(id="", level="easy", prompt=prompt, tests=given or [])
     except ValidationError as error:
         raise ConfigurationError(
             "prompt needs tests: a list of texts of Python code, each a test, or one text with test_… functions. "
             f"{error.errors()[0]['msg']}."
         ) from error
-
-
-def split_tests(source: str) -> list[str]:
-    """Return one test for each ``test_…`` function that a module defines, each with all that is beside it."""
-    import ast
-
-    try:
-        tree = ast.parse(source)
-    except SyntaxError as error:
-        raise ConfigurationError(f"The tests are no Python: {error}.") from error
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
-    if not names:
-        return [source]
-    tests: list[str] = []
-    for name in names:
-        others = [
-            node for node in tree.body if getattr(node, "name", "") not in names or getattr(node, "name", "") == name
-        ]
-        tests.append(ast.unparse(ast.Module(others, [])))
-    return tests
+    judging: list[str] = []
+    for number, test in enumerate(task.tests, 1):
+        why = why_unusable(test)
+        # A text of classes alone does nothing by itself, and each of their methods is a test.
+        parts = split_tests(test) if why.startswith("checks nothing") else [test]
+        for part in parts:
+            why = why_unusable(part)
+            if why:
+                raise ConfigurationError(
+                    f"Test {number} of {len(task.tests)} {why}. It would judge nothing; it begins: {test[:80]!r}."
+                )
+        judging += parts
+    return task.model_copy(update={"tests": judging})

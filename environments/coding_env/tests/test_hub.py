@@ -257,7 +257,7 @@ def test_files_are_loaded(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="There is no file"):
         load_tasks(str(tmp_path / "other.jsonl"))
     (tmp_path / "broken.jsonl").write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="cannot be loaded"):
+    with pytest.raises(ConfigurationError, match=r"broken.jsonl cannot be loaded: .*; \w+: JSON parse error: "):
         load_tasks(str(tmp_path / "broken.jsonl"))
 
 
@@ -275,6 +275,43 @@ def test_the_command_writes_what_an_experiment_reads(tmp_path: Path) -> None:
     assert rows == built_in_rows(["warm-up"])
     wrong = subprocess.run([*command, str(tmp_path / "no.csv"), "--out", str(out)], capture_output=True, text=True)
     assert (wrong.returncode, "There is no file" in wrong.stderr) == (2, True)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    for out in (tmp_path / "file" / "tasks.jsonl", tmp_path):
+        command = [sys.executable, "-m", "coding_env.hub", "no/such-data-set", "--out", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"--out {out} cannot be written: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_tests_that_judge_nothing_are_counted_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    good = "assert add(2, 3) == 5"
+    rows = [{"prompt": "Add.", "tests": [good, "x = 1", "assert ("]}, {"prompt": "Add.", "tests": ["assert True"]}]
+    with caplog.at_level(logging.WARNING):
+        assert [row["tests"] for row in task_rows(rows)] == [[good]]
+    assert "2 tests were left out: 1 x it uses nothing of the solution's; 1 x it is no Python" in caplog.text
+    assert "1 rows were left out: 1 x each of its tests uses nothing of the solution's" in caplog.text
+
+
+async def test_an_assertion_of_a_constant_is_no_test() -> None:
+    row = ROWS["humaneval"][0]
+    (task,) = task_rows([{**row, "test": row["test"] + "    assert True, 'This prints if it fails.'\n"}])
+    assert len(task["tests"]) == 3
+
+
+async def test_a_task_to_write_what_python_has_is_judged_by_the_solutions() -> None:
+    right = "def sum(a, b):\n    return a + b\n"
+    called = {"fn_name": "sum", "inputs": [[2, 3], [1, 1]], "outputs": [5, 2]}
+    humaneval = {**ROWS["humaneval"][0], "entry_point": "sum", "canonical_solution": ""}
+    rows = [{"question": "Add.", "input_output": json.dumps(called)}, humaneval]
+    for row in rows:
+        (task,) = task_rows([row])
+        assert await passed(task["tests"], right) == len(task["tests"])
+        assert await passed(task["tests"], "def sum(a, b):\n    return 5\n") == 1
+        assert await passed(task["tests"], "") == 0
 
 
 def test_built_in_rows_name_every_task_and_show_no_test() -> None:

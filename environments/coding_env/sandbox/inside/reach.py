@@ -36,11 +36,13 @@ class Names:
 
     Attributes:
         modules: Modules of the library, or packages, that it uses and does not import.
+        of_solution: Names that only the solution can have.
         its_task: Names of Python's that are the solution's here, as in a task to write ``sum``.
         asks_it: Whether it uses the solution at all.
     """
 
     modules: frozenset[str]
+    of_solution: frozenset[str]
     its_task: frozenset[str]
     asks_it: bool
 
@@ -58,10 +60,11 @@ def names_in(source: str) -> Names:
     free = frozenset(_free_names(symtable.symtable(source, "<test>", "exec")))
     modules = frozenset(name for name in free & _PACKAGES.keys() if _is_module(tree, name))
     asked = frozenset(name for name in free if _is_function_of_python(name))
-    others = [name for name in free - modules - OWN_NAMES if not hasattr(builtins, name) and name not in _EVERYWHERE]
+    unknown = free - modules - OWN_NAMES - _EVERYWHERE
+    others = frozenset(name for name in unknown if not hasattr(builtins, name))
     told = bool(others) or RUN_PROGRAM in free or _imports_it(tree)
     its_task = asked if len(asked) == 1 and not told else frozenset[str]()
-    return Names(modules, its_task, told or bool(its_task))
+    return Names(modules, others, its_task, told or bool(its_task))
 
 
 def in_reach(source: str, names: dict[str, Any]) -> dict[str, Any]:
