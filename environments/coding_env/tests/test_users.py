@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -14,10 +16,10 @@ from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.users import FIRST, UserRange
 
 from openenv_trl.client import GenericEnvClient
-from openenv_trl.providers import ProcessProvider
 
 pytestmark = pytest.mark.anyio
 SIZE = 200_000
+PACKAGE = str(Path(__file__).resolve().parents[1])
 CLAIM = (
     "from coding_env.sandbox.users import UserRange\n"
     "claim = UserRange(200_000)\nprint(claim.first, flush=True)\ninput()"
@@ -61,16 +63,27 @@ async def test_sessions_of_two_sandboxes_have_different_users() -> None:
     assert all(int(each) >= FIRST for each in told)
 
 
+@pytest.fixture
+def two_workers() -> Iterator[str]:
+    """The address of a server of two processes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "openenv_trl.server", PACKAGE, "--port", str(port), "--workers", "2"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    assert any("Serving on" in line for line in server.stderr)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.communicate()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sessions have users of their own")
-async def test_sessions_of_two_workers_of_a_server_have_different_users() -> None:
-    package = str(Path(__file__).resolve().parents[1])
+async def test_sessions_of_two_workers_of_a_server_have_different_users(two_workers: str) -> None:
     action = {"type": "call_tool", "tool_name": "run_python", "arguments": {"code": "import os; os.getuid()"}}
     async with AsyncExitStack() as stack:
-        variables = {"OPENENV_TRL_WORKERS": "2", "CODING_WARM_SESSIONS": "0"}
-        servers = stack.enter_context(ProcessProvider(package, env_vars=variables, ready_timeout_s=120))
         told: list[int] = []
         for _ in range(16):
-            env = await stack.enter_async_context(GenericEnvClient(servers.base_urls[0]))
+            env = await stack.enter_async_context(GenericEnvClient(two_workers))
             await env.reset()
             told.append(int((await env.step(action)).observation["stdout"]))
     assert len(set(told)) == 16
