@@ -23,6 +23,8 @@ def test_all_games_but_those_for_two_can_be_played() -> None:
     for name in FOR_TWO:
         with pytest.raises(ConfigurationError, match="game for two"):
             rom_of(name)
+    with pytest.raises(ConfigurationError, match=f"All {len(playable_games())} of them"):
+        rom_of("no such game")
 
 
 def played(console: Console, choices: int, frames: int) -> str:

@@ -43,8 +43,9 @@ async def test_the_typed_client_gets_what_the_environment_gives(pong_server: str
                 assert result.observation == expected
                 assert np.array_equal(result.observation.pixels(), here.render())
                 assert (result.reward, result.done) == (expected.reward, expected.done)
+            assert (await env.step({"action_id": 2})).observation == here.step(AtariAction(action_id=2))
             state = await env.state()
-            assert (state.episode_id, state.step_count, state.game_name, state.seed) == ("third", 5, "pong", 3)
+            assert (state.episode_id, state.step_count, state.game_name, state.seed) == ("third", 6, "pong", 3)
             assert state.settings["noop_max"] == 30
 
 
