@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from datetime import timezone
 
 import pytest
 from coding_env.sandbox.exchange import GRACE_S, READY_TIMEOUT_S, Exchange, Step
@@ -124,8 +126,14 @@ PLAIN = st.recursive(
     | st.floats(allow_nan=False)
     | st.text()
     | st.binary()
-    | st.complex_numbers(allow_nan=False),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    | st.complex_numbers(allow_nan=False)
+    | st.datetimes(timezones=st.none() | st.just(timezone.utc))
+    | st.dates()
+    | st.times()
+    | st.timedeltas(),
+    lambda inner: (
+        st.lists(inner) | st.lists(inner).map(deque) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner)
+    ),
     max_leaves=20,
 )
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -61,6 +63,16 @@ def encode(value: Any, keep: Keep, known: Mapping[int, int] | None = None) -> An
         return {"D": str(value)}
     if isinstance(value, Fraction):
         return {"F": [encode(value.numerator, keep, known), encode(value.denominator, keep, known)]}
+    if isinstance(value, datetime):  # before date, which it is too
+        return {"dt": datetime.isoformat(value)}
+    if isinstance(value, date):
+        return {"da": date.isoformat(value)}
+    if isinstance(value, time):
+        return {"ti": time.isoformat(value)}
+    if isinstance(value, timedelta):
+        return {"td": [value.days, value.seconds, value.microseconds]}
+    if isinstance(value, deque):
+        return {"q": [encode(item, keep, known) for item in deque.__iter__(value)], "m": deque.maxlen.__get__(value)}
     if isinstance(value, numbers.Integral):  # as NumPy's are, which are no int
         return encode(int(value), keep, known)
     if isinstance(value, numbers.Real):
@@ -101,6 +113,11 @@ def decode(data: Any, find: Callable[[Any], Any], known: Sequence[Any] = ()) -> 
         "r": lambda: range(*items()),
         "D": lambda: Decimal(held),
         "F": lambda: Fraction(*items()),
+        "dt": lambda: datetime.fromisoformat(held),
+        "da": lambda: date.fromisoformat(held),
+        "ti": lambda: time.fromisoformat(held),
+        "td": lambda: timedelta(*(int(part) for part in held)),
+        "q": lambda: deque(items(), data.get("m")),
         "o": lambda: find(held),
         "k": lambda: known[held],
     }
