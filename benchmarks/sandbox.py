@@ -5,11 +5,12 @@ hundred sessions at once. In the same run, for comparison: the limit (a byte to 
 and `exec` of the same cell, which is the tool's own time), and smolagents' `LocalPythonExecutor`, which runs in the
 server's own process. Rounds alternate, so that a busy moment of the machine hits all of them.
 
-    python benchmarks/sandbox.py [--rounds 5] [--quick] [--without-attacks] [--page]
+    python benchmarks/sandbox.py [--rounds 5] [--quick] [--without-attacks] [--again CASE ...] [--page]
 
 The attacks are those of ``tests/coding/attacks``, made on each kind of sandbox that this machine can have, in
 containers too where an engine answers, and again with each layer alone. ``docs/sandbox-attacks.md`` is written from
-the results; ``--page`` writes it from those that are stored, and measures nothing.
+the results; ``--page`` writes it from those that are stored, and measures nothing. ``--again`` makes some attacks again,
+such as new ones, and keeps all else that is stored.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PARTS = ROOT / "outputs" / "benchmarks"
 PAGE = ROOT / "docs" / "sandbox-attacks.md"
 CELL = "print(1)"
 MANY = 100
+PACKAGES = ["openenv-trl", "openenv-coding_env", "smolagents", "pydantic"]
 
 
 def main() -> None:
@@ -48,10 +50,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few calls, few attacks; results/ stays as it is")
     parser.add_argument("--without-attacks", action="store_true", help="keep the attack table that is stored")
     parser.add_argument("--page", action="store_true", help="only write the page from what is stored")
+    parser.add_argument("--again", nargs="+", metavar="CASE", help="only make these attacks again")
     given = parser.parse_args()
     stored = RESULTS / "sandbox.json"
     if given.page:
         write_page(json.loads(stored.read_text()))
+        return
+    if given.again:
+        results = json.loads(stored.read_text())["results"]
+        attacks = results["attacks"]
+        attacks["cases"] = dict(sorted({**attacks["cases"], **attack_table(given.again)["cases"]}.items()))
+        attacks["made_again"] = sorted({*attacks.get("made_again", []), *given.again})
+        write_page(json.loads(record("sandbox", results, targets(results), PACKAGES, RESULTS).read_text()))
         return
     figures = asyncio.run(measure(1 if given.quick else given.rounds, 50 if given.quick else 300))
     if given.without_attacks:
@@ -59,8 +69,7 @@ def main() -> None:
     else:
         attacks = attack_table(["endless_loop", "fork_bomb", "mount", "tests_always_equal"] if given.quick else None)
     results = {"rounds": given.rounds, **figures, "attacks": attacks}
-    packages = ["openenv-trl", "openenv-coding_env", "smolagents", "pydantic"]
-    path = record("sandbox", results, targets(results), packages, PARTS / "sandbox-quick" if given.quick else RESULTS)
+    path = record("sandbox", results, targets(results), PACKAGES, PARTS / "sandbox-quick" if given.quick else RESULTS)
     if not given.quick:
         write_page(json.loads(path.read_text()))
 
