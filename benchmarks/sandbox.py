@@ -9,8 +9,8 @@ server's own process. Rounds alternate, so that a busy moment of the machine hit
 
 The attacks are those of ``tests/coding/attacks``, made on each kind of sandbox that this machine can have, in
 containers too where an engine answers, and again with each layer alone. ``docs/sandbox-attacks.md`` is written from
-the results; ``--page`` writes it from those that are stored, and measures nothing. ``--again`` makes some attacks again,
-such as new ones, and keeps all else that is stored.
+the results; ``--page`` writes it from those that are stored, and measures nothing. ``--again`` makes some attacks
+again, such as new ones, and keeps all else that is stored.
 """
 
 from __future__ import annotations
