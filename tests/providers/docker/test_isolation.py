@@ -23,7 +23,7 @@ def test_fields_that_are_given_win_over_the_images_labels() -> None:
     spec = DockerSpec(image="coding-env", memory=8 * 1024**2, read_only=False)
     filled = with_defaults(spec, {SANDBOX_LABEL: "true"})
     assert (filled.memory, filled.read_only) == (8 * 1024**2, False)
-    assert (filled.network, filled.pids, filled.cpus) == ("internal", 256, 1.0)
+    assert (filled.network, filled.pids, filled.cpus) == ("internal", 2048, 1.0)
     assert with_defaults(spec, {SANDBOX_LABEL: "false"}).network == "open"
     assert with_defaults(spec, {}).pids == 512
     assert with_defaults(DockerSpec(image="coding-env", published_port=8000), {SANDBOX_LABEL: "1"}).network == "open"
