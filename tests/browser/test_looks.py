@@ -208,6 +208,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_says_so(serve: Serve, visit: 
     asked: list[str] = []
     seen = visit("about:blank")
     seen.page.on("request", lambda request: asked.append(request.url))
-    seen.page.goto(address)
+    seen.address = address
+    seen.load()
     seen.reset()
     assert {url for url in asked if not url.startswith(address)} == set()

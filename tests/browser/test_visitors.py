@@ -38,8 +38,9 @@ def test_two_visitors_do_not_disturb_each_other(serve: Serve, visit: Callable[..
 
 def test_two_tabs_of_one_person_are_two_visitors(serve: Serve, visit: Callable[..., Any]) -> None:
     first = visit(serve("faulty")).reset()
-    tab = first.page.context.new_page()
-    tab.goto(first.address)
+    second = type(first)(first.page.context.new_page(), first.address)
+    second.load()
+    tab = second.page
     tab.get_by_role("button", name="Reset").click()
     tab.locator("#outcome .part").first.wait_for()
     say(first, "first")

@@ -101,13 +101,13 @@ async def test_a_death_is_told_with_its_exit_code_and_last_lines_and_swarm_start
         assert (gone.replica, gone.exit_code, gone.restarting) == (victim, 7, False)
         assert "asked to end" in gone.log_tail
         assert "asked to end" in await servers.logs(victim)
-        assert exits == [gone]
         assert servers.replicas == [other]
         assert not await servers.alive(victim)
         assert await servers.alive(other)
         assert sum(each["State"]["Running"] for each in swarm.containers()) == 1
         await servers.remove_replica(victim)
         assert len(swarm.services()) == 1
+    assert exits == [gone], "on_exit is called from a thread of its own, which the end waits for"
 
 
 async def test_a_server_that_needs_too_much_memory_is_said_to(provider: Make) -> None:
