@@ -6,24 +6,20 @@ server and no emulator.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from openenv_trl.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from atari_env.client import AtariEnv
     from atari_env.models import AtariAction, AtariObservation, AtariState
 
-_HOME_OF = {
-    "AtariAction": "atari_env.models",
-    "AtariEnv": "atari_env.client",
-    "AtariObservation": "atari_env.models",
-    "AtariState": "atari_env.models",
-}
-
 __all__ = ["AtariAction", "AtariEnv", "AtariObservation", "AtariState"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "atari_env.client": ("AtariEnv",),
+        "atari_env.models": ("AtariAction", "AtariObservation", "AtariState"),
+    },
+)

@@ -6,24 +6,20 @@ server.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from openenv_trl.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from blackjack_env.client import BlackjackEnv
     from blackjack_env.models import BlackjackAction, BlackjackObservation, BlackjackState
 
-_HOME_OF = {
-    "BlackjackAction": "blackjack_env.models",
-    "BlackjackEnv": "blackjack_env.client",
-    "BlackjackObservation": "blackjack_env.models",
-    "BlackjackState": "blackjack_env.models",
-}
-
 __all__ = ["BlackjackAction", "BlackjackEnv", "BlackjackObservation", "BlackjackState"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "blackjack_env.client": ("BlackjackEnv",),
+        "blackjack_env.models": ("BlackjackAction", "BlackjackObservation", "BlackjackState"),
+    },
+)

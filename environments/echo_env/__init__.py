@@ -5,23 +5,20 @@ The names are imported when first used, so that a server of this package loads n
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from openenv_trl.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from echo_env.client import EchoEnv
     from echo_env.models import CallToolAction, CallToolObservation
 
-_HOME_OF = {
-    "CallToolAction": "echo_env.models",
-    "CallToolObservation": "echo_env.models",
-    "EchoEnv": "echo_env.client",
-}
-
 __all__ = ["CallToolAction", "CallToolObservation", "EchoEnv"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "echo_env.client": ("EchoEnv",),
+        "echo_env.models": ("CallToolAction", "CallToolObservation"),
+    },
+)

@@ -6,24 +6,20 @@ server and no OpenSpiel.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from openenv_trl.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from openspiel_env.client import OpenSpielEnv
     from openspiel_env.models import OpenSpielAction, OpenSpielObservation, OpenSpielState
 
-_HOME_OF = {
-    "OpenSpielAction": "openspiel_env.models",
-    "OpenSpielEnv": "openspiel_env.client",
-    "OpenSpielObservation": "openspiel_env.models",
-    "OpenSpielState": "openspiel_env.models",
-}
-
 __all__ = ["OpenSpielAction", "OpenSpielEnv", "OpenSpielObservation", "OpenSpielState"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "openspiel_env.client": ("OpenSpielEnv",),
+        "openspiel_env.models": ("OpenSpielAction", "OpenSpielObservation", "OpenSpielState"),
+    },
+)

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from calendar_env.server.event_body import DEFAULTS as EVENT_DEFAULTS
 from calendar_env.tasks.occurrences import Key, Occurrence, occurrences
 
 if TYPE_CHECKING:
@@ -26,19 +27,7 @@ _NOT_CONTENT = frozenset(
         *("originalStartTime", "recurrence", "recurringEventId", "sequence", "start", "updated"),
     )
 )
-DEFAULTS: Mapping[str, Any] = {
-    "visibility": "default",
-    "transparency": "opaque",
-    "eventType": "default",
-    "status": "confirmed",
-    "guestsCanModify": False,
-    "guestsCanInviteOthers": True,
-    "guestsCanSeeOtherGuests": True,
-    "reminders": {"useDefault": True},
-    "description": "",
-    "location": "",
-    "summary": "",
-}
+DEFAULTS: Mapping[str, Any] = {**EVENT_DEFAULTS, "description": "", "location": "", "summary": ""}
 _TABLES = ("users", "groups", "calendars", "calendarList", "acl", "settings")
 
 Row = tuple[str, str]
