@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says something about the machine and its other work, and nothing about a promise.
@@ -13,3 +18,17 @@ settings.load_profile("any machine")
 # A run in the background of a script ignores interrupts, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def written_modules_go_with_their_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget modules that a test wrote and imported: the next test's may have the same name."""
+    before = set(sys.modules)
+    yield
+    written = tmp_path_factory.getbasetemp()
+    for name in set(sys.modules) - before:
+        found = getattr(sys.modules[name], "__spec__", None)
+        places = [found.origin, *(found.submodule_search_locations or ())] if isinstance(found, ModuleSpec) else []
+        if any(place and Path(place).is_relative_to(written) for place in places):
+            del sys.modules[name]
+    sys.path[:] = [entry for entry in sys.path if not Path(entry).is_relative_to(written)]

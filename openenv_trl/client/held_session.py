@@ -8,12 +8,12 @@ which did not come about is stopped; where the session's own server has died, th
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import anyio
 
+from openenv_trl.chance import CHANCE
 from openenv_trl.client.address import ServerAddress, server_address
 from openenv_trl.client.owned_server import OwnedServer
 from openenv_trl.client.peers import Link
@@ -164,7 +164,7 @@ class HeldSession:
                     raise  # it will have none
                 if left_s <= 0:
                     raise self._refusal(error) from error
-            await anyio.sleep(min(left_s, pause_s * random.uniform(0.75, 1.25)))
+            await anyio.sleep(min(left_s, pause_s * CHANCE.uniform(0.75, 1.25)))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _refusal(self, error: SessionCapacityError) -> SessionCapacityError:

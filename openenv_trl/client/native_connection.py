@@ -10,13 +10,13 @@ The pure part of a call is `native_session.NativeLink`; this is the socket's she
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from openenv_trl._version import __version__
+from openenv_trl.chance import CHANCE
 from openenv_trl.client.message_socket import MessageSocket, SocketClosed, SocketSettings
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, ProtocolError
 from openenv_trl.wire import native_frames as frames
@@ -253,7 +253,7 @@ class NativeConnection:
                     if refused and isinstance(error.__cause__, ConnectionRefusedError):
                         break
                     refused = isinstance(error.__cause__, ConnectionRefusedError)
-                await anyio.sleep(pause_s * random.uniform(0.75, 1.25))
+                await anyio.sleep(pause_s * CHANCE.uniform(0.75, 1.25))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         self._repair = None
         self._end(f"{_BROKE}, and the server could not be reached again")

@@ -8,7 +8,6 @@ on when its callers are gone.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import anyio
 import anyio.lowlevel
 from typing_extensions import Self
 
+from openenv_trl.chance import CHANCE
 from openenv_trl.errors import ConfigurationError, OpenEnvError, SessionCapacityError, SessionStateError
 from openenv_trl.providers.logs import logger
 from openenv_trl.providers.pool_decisions import Abandon, Close, Connect, Decision, Grant, PoolMetrics
@@ -120,7 +120,7 @@ class SessionPool(Generic[SessionT]):
             server_patience_s=server_patience_s,
             refused_back_off=_BACK_OFF,
             failed_back_off=_BACK_OFF,
-            chance=random.random,
+            chance=CHANCE.random,
         )
         self._sessions: dict[int, SessionT] = {}
         self._waiters: dict[int, _Waiter] = {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable
 
 import anyio
 import anyio.abc
 
+from openenv_trl.chance import CHANCE
 from openenv_trl.errors import ConfigurationError, PolicyError
 from openenv_trl.rollout.episode import Episode
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_the_call
@@ -39,7 +39,7 @@ class Attempts:
         pool: SessionSource,
         limits: RolloutLimits,
         strategies: RolloutStrategies,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = CHANCE.random,
     ) -> None:
         self.counts: Counter[str] = Counter()
         """What happened beside the episodes, such as hedges."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,8 @@ from typing import NoReturn
 
 import psutil
 import pytest
+
+from openenv_trl.chance import CHANCE
 
 REQUIRED = os.environ.get("OPENENV_TRL_REQUIRE_DOCKER") == "1"
 
@@ -42,6 +45,15 @@ def require_engine() -> None:
         leave_out(
             "No Docker engine answers. Start one: on Debian `apt-get install docker.io`, then `dockerd &` as root."
         )
+
+
+def overlay_port() -> int:
+    """A UDP port for a Swarm's overlay networks: two Swarms on one machine may not share it."""
+    while True:
+        port = CHANCE.randint(20000, 30000)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 class PrivateEngine:

@@ -36,7 +36,7 @@ class Worker(Environment[Order, Report, State]):
         self.closed_file = ""
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, level: int = 0) -> Report:
-        return Report(pid=os.getpid(), text=f"level {level}", value=random.random())
+        return Report(pid=os.getpid(), text=f"level {level}", value=random.random())  # noqa: TID251 (that of each process)
 
     def step(self, action: Order, timeout_s: float | None = None, **kwargs: Any) -> Report:
         self.steps += 1

@@ -6,7 +6,6 @@ it happens in tasks of the pool's own, on the event loop that opened it; what a 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from types import TracebackType
@@ -15,6 +14,7 @@ import anyio
 import anyio.abc
 from typing_extensions import Self
 
+from openenv_trl.chance import CHANCE
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, SessionStateError
 from openenv_trl.providers.base import Replica
 from openenv_trl.providers.logs import logger
@@ -206,7 +206,7 @@ class ReplicaPool(SessionPool[SessionT]):
             [remote.base_url for remote in self._remotes],
             now,
             shared=self._shared,
-            chance=random.random,
+            chance=CHANCE.random,
         )
         for number, remote in zip(self._controller.members, self._remotes, strict=True):
             self._directory.add(number, Known(remote, None))

@@ -5,7 +5,6 @@ An `Endpoint` may be used from several event loops, one after another or at once
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import anyio
 import orjson
 from anyio.lowlevel import RunVar
 
+from openenv_trl.chance import CHANCE
 from openenv_trl.errors import ConfigurationError, PolicyError
 from openenv_trl.rollout.policies.http_connection import ConnectionTrouble, DirectExchange, Exchange, HttpAnswer
 from openenv_trl.rollout.policies.patience import GiveUp, Patience, Trouble
@@ -147,7 +147,7 @@ class Endpoint:
             decision = patience.failed(
                 trouble,
                 now,
-                random.random(),
+                CHANCE.random(),
                 retry_after_s=None if answer is None else _retry_after(answer),
                 another_server=trouble is Trouble.AWAY and here.choice.any_well(now),
             )

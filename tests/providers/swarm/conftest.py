@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import socket
 import uuid
@@ -16,7 +15,7 @@ import pytest
 
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers.swarm import DockerSwarmProvider
-from tests.providers.engines import PrivateEngine, docker, private_engine, require_engine
+from tests.providers.engines import PrivateEngine, docker, overlay_port, private_engine, require_engine
 
 HERE = Path(__file__).parent
 DOCKERFILE = """
@@ -49,6 +48,7 @@ class Swarm:
         self.engine = engine
         self.host = engine.host
         self.image = image
+        self.overlay_port = overlay_port()
         self.refusal = ""
         """What was said when it was to be used before it was a Swarm."""
 
@@ -91,12 +91,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port = listener.getsockname()[1]
             listens = f"127.0.0.1:{port}"
-            # Two Swarms on one machine may not share the port of their overlay networks.
-            init = {
-                "auto_init_swarm": True,
-                "init_listen_addr": listens,
-                "init_data_port": random.randint(20000, 30000),
-            }
+            init = {"auto_init_swarm": True, "init_listen_addr": listens, "init_data_port": made.overlay_port}
             with DockerSwarmProvider(image=image, docker_host=engine.host, **init):
                 pass
             yield made

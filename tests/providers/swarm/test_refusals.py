@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,29 @@ async def test_a_network_that_does_not_fit(swarm: Swarm, provider: Make) -> None
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         DockerSwarmProvider(image="cards", **fields)
+
+
+@pytest.mark.docker
+async def test_two_swarms_with_one_data_port(swarm: Swarm, provider: Make) -> None:
+    swarm.docker("network", "create", "--driver", "overlay", "--attachable", "--internal", "crowded")
+    options = swarm.inspect("crowded")[0]["Options"]
+    number = options["com.docker.network.driver.overlay.vxlanid_list"]
+    servers = provider(publish="network", overlay_network="crowded", network="internal")
+    try:
+        with (
+            interface_of_another_engine(number, swarm.overlay_port),
+            pytest.raises(ServerStartError, match=r"vxlan interface: file exists.*init_data_port here"),
+        ):
+            await servers.start()
+    finally:
+        swarm.docker("network", "rm", "crowded")
+
+
+@contextlib.contextmanager
+def interface_of_another_engine(number: str, port: int) -> Iterator[None]:
+    name = f"vx{port}"
+    subprocess.run(["ip", "link", "add", name, "type", "vxlan", "id", number, "dstport", str(port)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ip", "link", "del", name], check=True)

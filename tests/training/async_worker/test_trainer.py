@@ -88,7 +88,7 @@ def make_run(
 
 
 def test_the_trainer_learns_from_rows_whose_probabilities_it_agrees_with(make_run: MakeRun, inference: Any) -> None:
-    run = make_run(max_steps=5, max_staleness=0)
+    run = make_run(max_steps=5, max_staleness=0, learning_rate=1e-4)
     before = {name: value.clone() for name, value in run.trainer.model.state_dict().items()}
     run.trainer.train()
     assert len(run.logged("reward")) == 5

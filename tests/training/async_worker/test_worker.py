@@ -33,8 +33,10 @@ def test_a_row_holds_exactly_what_was_sampled_with_the_samplers_log_probs(
 ) -> None:
     worker = make_worker(sampling=SamplingParameters(temperature=0.8))
     worker.start()
-    rows = take(worker, 24)
-    turns = 0
+    rows, longest = take(worker, 24), 0
+    while longest < 2:  # the model plays at random, and it may stand every time
+        rows += take(worker, 1)
+        longest = max(np.count_nonzero(np.diff(row.completion_mask) == 1) for row in rows)
     for row in rows:
         assert len(row.input_ids) == len(row.completion_mask) == len(row.old_log_probs)
         with torch.inference_mode():
@@ -44,9 +46,6 @@ def test_a_row_holds_exactly_what_was_sampled_with_the_samplers_log_probs(
         assert trained.any()
         np.testing.assert_allclose(row.old_log_probs[1:][trained], logp[trained], atol=2e-4)
         assert (row.old_log_probs[1:][~trained] == 0.0).all()
-        starts = np.flatnonzero(np.diff(row.completion_mask) == 1)
-        turns += len(starts)
-    assert turns > len(rows), "some conversations had several turns"
     assert any("hand" in tokenizer.decode(row.input_ids[row.completion_mask == 0]) for row in rows)
 
 
