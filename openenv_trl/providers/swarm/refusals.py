@@ -80,9 +80,9 @@ def not_started(name: str, spec: SwarmSpec, task: Task, node: str, reason: str, 
     if "vxlan interface: file exists" in task.error:
         return (
             f"{name} was not started on the node {node}: {task.error}. Another VXLAN interface there has this "
-            "network's number and port (`ip -d link show type vxlan`): one left behind, or that of another Swarm on the same "
-            "machine. Give each Swarm on a machine a port of its own: init_data_port here, `docker swarm init "
-            "--data-path-port` by hand."
+            "network's number and port (`ip -d link show type vxlan`): one left behind, or that of another Swarm "
+            "on the same machine. Give each Swarm on a machine a port of its own: init_data_port here, "
+            "`docker swarm init --data-path-port` by hand."
         )
     if task.state == "rejected" or "starting container failed" in task.error:
         return f"{name} was not started on the node {node}: {task.error}"
