@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.settings_errors import with_guess
 from openenv_trl.training.arguments import EnvironmentArguments
 
 _ALSO_KNOWN = frozenset({"env"})  # environment variables, which TRL's parser sets
@@ -56,14 +57,17 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         raise ConfigurationError(f"The experiment '{path}' cannot be used: {message}.")
 
     _refuse_values_of_another_kind(settings, parser, path)
+    _refuse_unknown_options(overrides, parser, path)
     parser.error = refuse  # argparse would print the usage, of two hundred lines, and exit
     try:
         with warnings.catch_warnings():
             # transformers warns of a field that TRL's own defaults set
             warnings.simplefilter("ignore", FutureWarning)
             environment, training, model = parser.parse_args_and_config(["--config", str(path), *overrides])
-    except ConfigurationError:
-        raise
+    except ConfigurationError as error:
+        if str(path) in str(error):
+            raise
+        raise ConfigurationError(f"The experiment '{path}' cannot be used: {error}") from error
     except (ValueError, TypeError) as error:  # TypeError: a list, say, where a number belongs
         raise ConfigurationError(f"The experiment '{path}' cannot be used: {error}") from error
     return Experiment(path, environment, training, model)
@@ -93,10 +97,15 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     from trl import GRPOConfig, ModelConfig
 
     known = {
-        field.name for group in (EnvironmentArguments, GRPOConfig, ModelConfig) for field in dataclasses.fields(group)
+        field.name: str(field.type)
+        for group in (EnvironmentArguments, GRPOConfig, ModelConfig)
+        for field in dataclasses.fields(group)
     }
     settings = cast("dict[Any, Any]", found)
-    unknown = [_with_guess(str(name), known) for name in settings if name not in known | _ALSO_KNOWN]
+    unknown = [
+        _unknown(str(name), settings[name], known) for name in settings if name not in known.keys() | _ALSO_KNOWN
+    ]
+    unknown += _unknown_of_accelerate(settings.get("accelerator_config"))
     if unknown:
         raise ConfigurationError(f"The experiment '{path}' has settings that nothing knows: {', '.join(unknown)}.")
     return settings
@@ -199,9 +208,41 @@ def _check_model(folder: Path) -> None:
         )
 
 
-def _with_guess(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"'{name}' (is '{close[0]}' meant?)" if close else f"'{name}'"
+def _unknown(name: str, value: Any, known: Mapping[str, str]) -> str:
+    """A setting that nothing knows, with what may have been meant.
+
+    Args:
+        name: Its name.
+        value: Its value; of a mapping it may be that a setting which takes one was meant, or none: a section.
+        known: The types of all settings, as written, by name.
+    """
+    if not isinstance(value, dict) or not value:
+        return with_guess(name, known)
+    mappings = [each for each, kind in known.items() if "dict" in kind.lower()]
+    if difflib.get_close_matches(name, mappings, n=1):
+        return with_guess(name, mappings)
+    inside = [str(each) for each in cast("dict[Any, Any]", value)]
+    shown = ", ".join(f"'{each}'" if each in known else with_guess(each, known) for each in inside)
+    return f"'{name}' (there are no sections: write what is in it beside the other settings: {shown})"
+
+
+def _unknown_of_accelerate(given: Any) -> list[str]:
+    """The one mapping of TRL's settings whose keys are known beforehand; others go to whatever class is named."""
+    if not isinstance(given, dict):
+        return []
+    from transformers.trainer_pt_utils import AcceleratorConfig
+
+    known = [field.name for field in dataclasses.fields(AcceleratorConfig)]
+    names = [str(name) for name in cast("dict[Any, Any]", given)]
+    return [with_guess(name, known) + " in accelerator_config" for name in names if name not in known]
+
+
+def _refuse_unknown_options(overrides: Sequence[str], parser: Any, path: Path) -> None:
+    known: list[str] = list(parser._option_string_actions)
+    names = [word.partition("=")[0] for word in overrides if word.startswith("--")]
+    unknown = [with_guess(name, known) for name in names if not any(each.startswith(name) for each in known)]
+    if unknown:
+        raise ConfigurationError(f"The experiment '{path}' is given settings that nothing knows: {', '.join(unknown)}.")
 
 
 def _where_and_what(error: Any) -> str:

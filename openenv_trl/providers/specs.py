@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers.base import Provider
 from openenv_trl.providers.spec import ServerSpec
-from openenv_trl.settings_errors import problems
+from openenv_trl.settings_errors import problems, with_guess
 
 _HOMES = {
     "process": ("openenv_trl.providers.process", "ProcessSpec", "ProcessProvider"),
@@ -60,10 +60,13 @@ def read_spec(settings: Mapping[str, Any] | ServerSpec) -> ServerSpec:
         )
     kind = settings.get("type")
     if kind not in _HOMES:
-        near = difflib.get_close_matches(str(kind), _HOMES, n=1)
-        hint = f" Is '{near[0]}' meant?" if near else ""
-        what = "has no type" if kind is None else f"has the type {kind!r}, which there is not"
-        raise ConfigurationError(f"The provider {what}.{hint} Set type to one of: {', '.join(_HOMES)}.")
+        if kind is not None:
+            what = f"cannot be used: there is no type {with_guess(str(kind), _HOMES)}"
+        elif near := difflib.get_close_matches("type", map(str, settings), n=1):
+            what = f"has no type: it has no field '{near[0]}' (is 'type' meant?)"
+        else:
+            what = "has no type"
+        raise ConfigurationError(f"The provider {what}. Set type to one of: {', '.join(_HOMES)}.")
     module, spec, _ = _HOMES[kind]
     model = cast("type[ServerSpec]", getattr(importlib.import_module(module), spec))
     try:

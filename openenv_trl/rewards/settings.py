@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -195,12 +195,19 @@ def reward_from_settings(settings: Sequence[Any]) -> RewardFunction:
     Raises:
         ConfigurationError: The list is empty, or an entry cannot be used; the message names it.
     """
+    # Also what a YAML file gives in place of a list.
+    if isinstance(settings, Mapping | str) or not isinstance(settings, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"rewards is a list of entries, and {settings!r:.60} is none: write [{{type: environment}}], say. See "
+            "docs/rewards.md."
+        )
     if not settings:
         raise ConfigurationError("rewards is empty: give at least one, such as {type: environment}.")
     try:
         entries: list[Any] = TypeAdapter(list[RewardSettings]).validate_python(list(settings))
     except ValidationError as error:
-        raise ConfigurationError(f"rewards cannot be used: {problems(error)}.") from error
+        wrong = problems(error, list[RewardSettings], "rewards")
+        raise ConfigurationError(f"rewards cannot be used: {wrong}. See docs/rewards.md.") from error
     return _sum(entries)
 
 

@@ -10,6 +10,7 @@ from typing_extensions import Self
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout import Trajectory
+from openenv_trl.settings_errors import problems
 
 
 class CurriculumLevel(BaseModel):
@@ -109,8 +110,5 @@ def read_curriculum(values: Mapping[str, Any]) -> StagedCurriculum | BandCurricu
     try:
         return _READER.validate_python({"kind": "stages", **values})
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in each['loc'][1:]) or 'curriculum'}: {each['msg']}"
-            for each in error.errors()
-        )
-        raise ConfigurationError(f"The curriculum cannot be used: {problems}.") from error
+        wrong = problems(error, CurriculumSettings)
+        raise ConfigurationError(f"The curriculum cannot be used: {wrong}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,74 @@ def test_an_override_that_cannot_be_used_is_told_without_the_usage(
     with pytest.raises(ConfigurationError, match="--replicas: invalid int value: 'two'"):
         load_experiment(_file(tmp_path, "environment: e\nprompt: p\n"), ["--replicas", "two"])
     assert "usage" not in "".join(capfd.readouterr())
+
+
+ONE = "environment: e\nprompt: p\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "meant"),
+    [
+        (ONE + "rollout: {max_turn: 3}", "there are no sections.*'max_turn' (is 'max_turns' meant?)"),
+        (ONE + "training: {learnin_rate: 1, seed: 2}", "'learnin_rate' (is 'learning_rate' meant?), 'seed')"),
+        (ONE + "strategie: {refill: {type: none}}", "'strategie' (is 'strategies' meant?)"),
+        (ONE + "accelerator_config: {split_batche: true}", "'split_batche' (is 'split_batches' meant?)"),
+        ("prompt: p\nprovider: {typ: docker}", "it has no field 'typ' (is 'type' meant?)"),
+        ("prompt: p\nprovider: {type: dokcer}", "there is no type 'dokcer' (is 'docker' meant?)"),
+        ("prompt: p\nprovider: {type: docker, imag: a}", "it has no field 'imag' (is 'image' meant?)"),
+        (
+            "prompt: p\nprovider: {type: kubernetes, image: a, tolerations: [{kye: b}]}",
+            "tolerations.0 has no field 'kye' (is 'key' meant?)",
+        ),
+        (
+            "prompt: p\nprovider: {type: docker, image: a}\npool: {max_replica: 3}",
+            "it has no field 'max_replica' (is 'max_replicas' meant?)",
+        ),
+        (
+            ONE + "rewards: [{type: turns}, {type: environment, unfinishd: 1}]",
+            "rewards.1 has no field 'unfinishd' (is 'unfinished' meant?)",
+        ),
+        (ONE + "rewards: [{typ: environment}]", "rewards.0 has no field 'typ' (is 'type' meant?)"),
+        (ONE + "rewards: [{type: enviroment}]", "there is no type 'enviroment' (is 'environment' meant?)"),
+        (
+            ONE + "rewards: [{type: gate, condition: {type: environment}, reward: {type: turns, per_trn: 1}}]",
+            "rewards.0.reward has no field 'per_trn' (is 'per_turn' meant?)",
+        ),
+        (
+            ONE + "rewards: [{type: by_environment, rewards: {a: [{type: format, invald: 3}]}}]",
+            "rewards.0.rewards.a.0 has no field 'invald' (is 'invalid' meant?)",
+        ),
+        (ONE + "strategies: {refil: 1}", "it has no field 'refil' (is 'refill' meant?)"),
+        (
+            ONE + "strategies: {straggler: {type: cut, grace: 1}}",
+            "straggler has no field 'grace' (is 'grace_s' meant?)",
+        ),
+        (ONE + "strategies: {straggler: {grace_s: 1}}", "straggler: give its type, one of wait, cut, hedge"),
+        (ONE + "curriculum: {kin: band, levels: [{name: a}]}", "it has no field 'kin' (is 'kind' meant?)"),
+        (ONE + "curriculum: {kind: stags, levels: [{name: a}]}", "there is no kind 'stags' (is 'stages' meant?)"),
+        (ONE + "curriculum: {levels: [{nam: a}]}", "levels.0 has no field 'nam' (is 'name' meant?)"),
+        ("environments: {a: {enviroment: x}}", "'a' .* it has no field 'enviroment' (is 'environment' meant?)"),
+        (
+            "environments: {a: {environment: x, prompt: p, curriculum: {levels: [{name: a}], treshold: 3}}}",
+            "'a' .* it has no field 'treshold' (is 'threshold' meant?)",
+        ),
+    ],
+)
+def test_an_unknown_name_on_any_level_is_told_with_the_one_that_was_meant(
+    tmp_path: Path, settings: str, meant: str
+) -> None:
+    path = _file(tmp_path, settings)
+    words = [re.escape(each) for each in re.split(r" ?\.\* ?", meant)]
+    with pytest.raises(ConfigurationError, match=".*".join(words)) as caught:
+        load_experiment(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", [["--learnin_rate", "1e-3"], ["--learnin_rate=1e-3"]])
+def test_an_unknown_option_is_told_with_the_one_that_was_meant(tmp_path: Path, option: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"'--learnin_rate' \(is '--learning_rate' meant\?\)"):
+        load_experiment(_file(tmp_path, ONE), option)
 
 
 def test_an_experiment_whose_parts_are_there_may_start(tmp_path: Path, model: Path) -> None:

@@ -66,11 +66,13 @@ def test_all_kinds_are_built() -> None:
         ([], "rewards is empty"),
         ([{"type": "luck"}], "luck"),
         ([{"unfinished": 1}], "type"),
-        ([{"type": "format", "invlid": 1}], "0.format.invlid"),
+        ([{"type": "format", "invlid": 1}], r"rewards\.0 has no field 'invlid' \(is 'invalid' meant\?\)"),
         ([{"type": "function", "function": "politeness"}], "'module:name'"),
         ([{"type": "function", "function": "no_such_module:f"}], "no function 'no_such_module:f'"),
         ([{"type": "function", "function": "math:pi"}], "no function but float"),
-        ([{"type": "gate", "condition": {"type": "environment"}}], "gate.reward"),
+        ([{"type": "gate", "condition": {"type": "environment"}}], r"rewards\.0\.reward: Field required"),
+        ({"type": "environment"}, r"rewards is a list of entries, and {'type': 'environment'} is none"),
+        ("environment", "rewards is a list of entries, and 'environment' is none"),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_named(entries: Any, says: str) -> None:

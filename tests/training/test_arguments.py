@@ -116,5 +116,5 @@ def test_rewards_are_described_in_the_file_and_checked_at_once() -> None:
     described = [{"type": "environment", "unfinished": -1.0}, {"type": "turns", "weight": 0.5}]
     several = EnvironmentArguments(environment="x", prompt="Play.", rewards=described)
     assert list(several.reward_function().children) == ["environment_reward", "turn_penalty"]
-    with pytest.raises(ConfigurationError, match="rewards cannot be used: 0"):
+    with pytest.raises(ConfigurationError, match="rewards.0: there is no type 'luck'"):
         EnvironmentArguments(environment="x", prompt="Play.", rewards=[{"type": "luck"}])

@@ -161,7 +161,7 @@ def test_an_empty_state_begins_anew_and_levels_that_are_gone_are_forgotten() -> 
         ({"levels": [{"name": "a"}], "treshold": 1}, "treshold"),
         ({"kind": "band", "levels": [{"name": "a"}], "low": 0.9}, "less than high"),
         ({"kind": "ladder", "levels": [{"name": "a"}]}, "ladder"),
-        ({"levels": [{"name": "a", "rest": {}}]}, "levels.0.rest"),
+        ({"levels": [{"name": "a", "rest": {}}]}, "levels.0 has no field 'rest' .is 'reset' meant"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_their_place(values: dict[str, Any], words: str) -> None:

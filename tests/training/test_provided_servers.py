@@ -173,7 +173,7 @@ def test_each_of_several_environments_may_have_a_provider() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"provider": {"type": "dokcer", "image": "x"}}, "the type 'dokcer'.*Is 'docker' meant"),
+        ({"provider": {"type": "dokcer", "image": "x"}}, "no type 'dokcer'.*is 'docker' meant"),
         ({"provider": {"image": "x"}}, "has no type"),
         ({"provider": {"type": "docker"}}, "image: Field required"),
         ({"provider": {"type": "docker", "imag": "x"}}, "no field 'imag' \\(is 'image' meant"),
@@ -220,7 +220,7 @@ def test_a_misspelt_provider_is_told_before_the_trainers_packages_are_imported(t
         "print([name for name in ('torch', 'trl', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Is 'docker' meant?" in done.stdout
+    assert "there is no type 'dokcer' (is 'docker' meant?)" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
 
 

@@ -382,7 +382,7 @@ async def test_a_pool_that_is_not_open_says_how_to_open_it(plain, connect):
     [
         ([], {}, "no members"),
         (["http://h:1", "ws://h:1/ws"], {}, "twice"),
-        ({"type": "dokcer", "image": "x"}, {}, "Is 'docker' meant"),
+        ({"type": "dokcer", "image": "x"}, {}, "is 'docker' meant"),
         (["http://h:1"], {"min_replicas": 5}, "min_replicas=5 is more than max_replicas=4"),
         ({"type": "process", "environment": "x:app"}, {"min_replicas": 0, "max_replicas": 0}, "max_replicas=0"),
     ],
