@@ -33,7 +33,7 @@ def plain_server() -> Callable[..., list[str]]:
 def wait_gone() -> Callable[..., Awaitable[None]]:
     """Waits until none of the processes runs; fails after a time."""
 
-    async def wait(*pids: int | None, within_s: float = 10.0) -> None:
+    async def wait(*pids: int | None, within_s: float = 60.0) -> None:
         with anyio.fail_after(within_s):
             for pid in pids:
                 assert pid is not None

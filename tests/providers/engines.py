@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -47,13 +49,36 @@ def require_engine() -> None:
         )
 
 
-def overlay_port() -> int:
-    """A UDP port for a Swarm's overlay networks: two Swarms on one machine may not share it."""
+def port_for_later(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    """A port that is free, for somebody who binds it later.
+
+    It is none that the system gives to whoever asks for any: another test's connection may be given such a one meanwhile.
+    """
     while True:
         port = CHANCE.randint(20000, 30000)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
             return port
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """A block that one process of this machine's at a time is in."""
+    with (Path(tempfile.gettempdir()) / "openenv-trl-tests-engines.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def make_bridge(name: str) -> int:
+    """Makes a bridge with a network that no other interface of this machine's has; returns the network's number."""
+    with one_at_a_time():
+        addresses = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True).stdout
+        taken = {int(number) for number in re.findall(r"inet 172\.30\.(\d+)\.", addresses)}
+        number = CHANCE.choice([each for each in range(256) if each not in taken])
+        subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+        subprocess.run(["ip", "addr", "add", f"172.30.{number}.1/24", "dev", name], check=True)
+        subprocess.run(["ip", "link", "set", name, "up"], check=True)
+    return number
 
 
 class PrivateEngine:
@@ -68,10 +93,9 @@ class PrivateEngine:
         self.host = f"unix://{self.socket}"
         self._bridge = f"ot{uuid.uuid4().hex[:8]}"
         self._process: subprocess.Popen[bytes] | None = None
-        third = int(self._bridge[2:4], 16)
-        subprocess.run(["ip", "link", "add", self._bridge, "type", "bridge"], check=True)
-        subprocess.run(["ip", "addr", "add", f"172.30.{third}.1/24", "dev", self._bridge], check=True)
-        subprocess.run(["ip", "link", "set", self._bridge, "up"], check=True)
+        number = make_bridge(self._bridge)
+        self.overlay_port = 19000 + number
+        """A UDP port for a Swarm's overlay networks: two Swarms on one machine may not share it."""
 
     def start(self) -> None:
         """Starts the engine, or starts it again with what it had."""
@@ -85,7 +109,7 @@ class PrivateEngine:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while docker("info", host=self.host, check=False).returncode:
             if time.monotonic() > deadline or self._process.poll() is not None:
                 pytest.fail(f"the private engine did not come up:\n{(self.folder / 'log').read_text()[-3000:]}")
@@ -95,7 +119,7 @@ class PrivateEngine:
         """Ends the engine: with SIGTERM its containers end too, with SIGKILL they live until it starts again."""
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(60)
+            self._process.wait(180)
             self._process = None
         if number == signal.SIGKILL:
             # Its containerd dies with it, and where nobody reaps it at once a new engine would wait for it in vain.

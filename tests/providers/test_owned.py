@@ -47,7 +47,7 @@ async def test_a_launched_command_and_its_children_end_with_their_owner(
 def test_an_owner_that_is_asked_to_stop_outlives_what_it_ran(owner: tuple[subprocess.Popen[str], list[int]]) -> None:
     process, (launcher, _) = owner
     process.terminate()
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert process.wait(timeout=120) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         os.kill(launcher, 0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from openenv_trl.errors import ConfigurationError, ServerStartError
 from openenv_trl.providers.container_calls import ContainerProvider, RuntimeProvider
 from openenv_trl.providers.plugged import PluggedProvider
+from openenv_trl.providers.ports import PortReservation
 
 pytestmark = pytest.mark.anyio
 
@@ -28,19 +28,20 @@ class Server:
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
+        self.port: PortReservation | None = None
         self.closed = False
 
     def serve(self, *options: str) -> str:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.process = subprocess.Popen([sys.executable, str(SERVER), "--port", str(port), *options])
-        return f"http://127.0.0.1:{port}/"
+        self.port = PortReservation("127.0.0.1")  # held, or somebody else may have it before the server
+        self.process = subprocess.Popen([sys.executable, str(SERVER), "--port", str(self.port.port), *options])
+        return f"http://127.0.0.1:{self.port.port}/"
 
     def end(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+        if self.port is not None:
+            self.port.close()
 
     def wait(self, base_url: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

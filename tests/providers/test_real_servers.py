@@ -18,6 +18,7 @@ import pytest
 from openenv_trl.client import GenericEnvClient
 from openenv_trl.errors import ConnectionFailedError, DeadlineExceededError, OpenEnvError
 from openenv_trl.providers import ProcessProvider, SessionPool
+from tests.providers.patience import told_in_time
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +88,7 @@ async def test_many_callers_play_over_few_real_sessions(environment: Path, wait_
         async with SessionPool(servers.base_urls, _connect, sessions_per_server=10) as pool:
 
             async def play(number: int) -> None:
-                async with pool.session(deadline_s=30) as session:
+                async with pool.session(deadline_s=120) as session:
                     await session.reset()
                     if pool.metrics().in_use == 6:
                         full.set()
@@ -102,17 +103,22 @@ async def test_many_callers_play_over_few_real_sessions(environment: Path, wait_
             metrics = pool.metrics()
         assert (metrics.in_use, metrics.idle) == (0, metrics.opened)
         assert metrics.refused > 0
-    await wait_gone(*pids, within_s=1)
+    await wait_gone(*pids)
 
 
 async def test_a_second_user_of_a_full_server_waits_and_is_served(environment: Path):
     async with ProcessProvider(environment) as servers, anyio.create_task_group() as tasks:
         others = [await _connect(servers.base_urls[0]) for _ in range(3)]
         async with SessionPool(servers.base_urls, _connect, sessions_per_server=1) as pool:
-            with pytest.raises(DeadlineExceededError, match="refuses more than 0"):
-                await pool.acquire(timeout_s=0.3)
+
+            async def ask(seconds: float) -> str:
+                with pytest.raises((DeadlineExceededError, ConnectionFailedError)) as caught:
+                    await pool.acquire(timeout_s=seconds)
+                return str(caught.value)
+
+            assert "refuses more than 0" in await told_in_time(ask, "refuses more than 0")
             tasks.start_soon(others[0].close)
-            async with pool.session(deadline_s=30) as session:
+            async with pool.session(deadline_s=120) as session:
                 assert (await session.reset()).observation["text"] == "ready"
         for other in others[1:]:
             await other.close()
@@ -131,13 +137,13 @@ async def test_idle_sessions_of_a_server_that_was_started_again_are_not_lent(env
         ProcessProvider(environment, max_restarts=1) as servers,
         SessionPool(servers.base_urls, _connect, sessions_per_server=2) as pool,
     ):
-        lease = await pool.acquire(timeout_s=30)
+        lease = await pool.acquire(timeout_s=120)
         await pool.release(lease)
         os.kill(servers.server_pids[0], signal.SIGKILL)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while lease.session.is_open:
                 await anyio.lowlevel.checkpoint()
-        async with pool.session(deadline_s=30) as session:
+        async with pool.session(deadline_s=120) as session:
             assert (await session.reset()).observation["text"] == "ready"
 
 
@@ -146,13 +152,13 @@ async def test_play_goes_on_after_a_server_was_killed_and_started_again(environm
         ProcessProvider(environment, max_restarts=1) as servers,
         SessionPool(servers.base_urls, _connect, sessions_per_server=2) as pool,
     ):
-        lease = await pool.acquire(timeout_s=30)
+        lease = await pool.acquire(timeout_s=120)
         await lease.session.reset()
         os.kill(servers.server_pids[0], signal.SIGKILL)
         with pytest.raises(OpenEnvError):
             await lease.session.step({"text": "lost"})
         await pool.release(lease, healthy=False)
-        async with pool.session(deadline_s=30) as session:
+        async with pool.session(deadline_s=120) as session:
             assert (await session.reset()).observation["text"] == "ready"
 
 
@@ -172,7 +178,7 @@ async def test_stopping_a_provider_does_not_wait_for_the_episodes_of_its_servers
     async with ProcessProvider(environment, stop_grace_s=3600) as provider:
         client = await _connect(provider.base_urls[0])
         await client.reset()
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await provider.stop()
         with pytest.raises(OpenEnvError):
             await client.step({"text": "any more?"})
@@ -185,7 +191,7 @@ async def test_episodes_get_their_time_where_the_provider_is_told_so(environment
         await client.reset()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(provider.stop)
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 while await anyio.to_thread.run_sync(_status, f"{client.base_url}/ready") == 200:
                     await anyio.lowlevel.checkpoint()
                 assert (await client.step({"text": "last words"})).observation["text"] == "last words"
@@ -194,7 +200,7 @@ async def test_episodes_get_their_time_where_the_provider_is_told_so(environment
 
 def _status(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             return reply.status
     except urllib.error.HTTPError as error:
         return error.code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from openenv_trl.errors import ConfigurationError, ProviderError
 from openenv_trl.providers.container_calls import ContainerProvider
 from openenv_trl.providers.docker import DockerSpec, LocalDockerProvider
 from tests.providers.docker.conftest import SERVE, left
+from tests.providers.engines import port_for_later
 
 engine = pytest.mark.docker
 
@@ -23,9 +23,7 @@ def test_it_passes_for_a_container_provider() -> None:
 
 @engine
 def test_a_container_is_started_awaited_and_stopped_by_the_old_calls(image: str, ask: Callable[..., str]) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = port_for_later()
     provider = LocalDockerProvider(memory="128m", env_vars={"DECKS": "6", "SEATS": "1"})
     for _ in range(2):
         base_url = provider.start_container(image, port=port, env_vars={"SEATS": "5"}, cpus=1)

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from openenv_trl.providers.owner import OWNER_LABEL
-from tests.providers.engines import PrivateEngine, docker, overlay_port, private_engine, require_engine
+from tests.providers.engines import PrivateEngine, docker, private_engine, require_engine
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -146,5 +146,5 @@ def swarm() -> Iterator[PrivateEngine]:
     """An engine of the tests' own that is a Swarm of one node, with the plain image."""
     with private_engine([PLAIN_IMAGE]) as engine:
         here = ("--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:0")
-        engine.docker("swarm", "init", *here, "--data-path-port", str(overlay_port()))
+        engine.docker("swarm", "init", *here, "--data-path-port", str(engine.overlay_port))
         yield engine

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 BLACKJACK = Path(__file__).parents[3] / "environments" / "blackjack_env"
 SETTINGS = PoolSettings(min_replicas=0, max_replicas=2, sessions_per_replica=6, scale_up_wait_s=0.0)
+BOTH = SETTINGS.model_copy(update={"min_replicas": 2})
 
 
 def tasks(count: int) -> list[Task]:
@@ -28,7 +29,7 @@ def stand(messages: Any) -> Any:
     return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
-async def test_play_goes_on_after_a_replica_is_killed(send):
+async def test_play_goes_on_after_a_replica_is_killed(send, until):
     provider = ProcessProvider(BLACKJACK)
     turns = 0
 
@@ -39,7 +40,8 @@ async def test_play_goes_on_after_a_replica_is_killed(send):
             send(provider, provider.base_urls[0])
         return stand(messages)
 
-    async with replica_pool(provider, SETTINGS) as pool:
+    async with replica_pool(provider, BOTH) as pool:
+        await until(lambda: pool.metrics().replicas_ready == 2)  # the one that is killed has episodes by then
         engine = RolloutEngine(pool, None, limits=RolloutLimits(retry_delay_s=0.0), fetch_schema=fetch_schema)
         trajectories = await engine.run(tasks(40), ScriptedMessagePolicy(stand_and_kill_once))
         assert [trajectory.end_reason for trajectory in trajectories] == [EndReason.DONE] * 40

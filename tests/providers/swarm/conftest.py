@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from openenv_trl.errors import ProviderError
 from openenv_trl.providers.swarm import DockerSwarmProvider
-from tests.providers.engines import PrivateEngine, docker, overlay_port, private_engine, require_engine
+from tests.providers.engines import PrivateEngine, docker, port_for_later, private_engine, require_engine
 
 HERE = Path(__file__).parent
 DOCKERFILE = """
@@ -48,7 +47,7 @@ class Swarm:
         self.engine = engine
         self.host = engine.host
         self.image = image
-        self.overlay_port = overlay_port()
+        self.overlay_port = engine.overlay_port
         self.refusal = ""
         """What was said when it was to be used before it was a Swarm."""
 
@@ -88,9 +87,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
             with pytest.raises(ProviderError) as refused:
                 DockerSwarmProvider(image=image, docker_host=engine.host).start_sync()
             made.refusal = str(refused.value)
-            with socket.create_server(("127.0.0.1", 0)) as listener:
-                port = listener.getsockname()[1]
-            listens = f"127.0.0.1:{port}"
+            listens = f"127.0.0.1:{port_for_later()}"
             init = {"auto_init_swarm": True, "init_listen_addr": listens, "init_data_port": made.overlay_port}
             with DockerSwarmProvider(image=image, docker_host=engine.host, **init):
                 pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.swarm import DockerSwarmProvider
+from tests.providers.engines import port_for_later
 from tests.providers.swarm.conftest import Swarm, told
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -57,8 +57,7 @@ async def test_what_cannot_start_says_why_and_leaves_nothing(
 
 @pytest.mark.docker
 async def test_a_fixed_port_for_two_replicas_on_one_node(swarm: Swarm, provider: Make) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = port_for_later()
     with pytest.raises(ServerStartError, match=f"published_port={port} fits one replica a node"):
         await provider(replicas=2, published_port=port, schedule_timeout_s=1).start()
     assert swarm.is_empty(), swarm.left()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from openenv_trl.providers.specs import make_provider, read_spec
 from openenv_trl.providers.uv import UVProvider, UVSpec
 from openenv_trl.providers.uv.checkout import Checkout, remove_abandoned
 from openenv_trl.providers.uv.git_address import GitAddress
+from tests.providers.engines import port_for_later
 
 pytestmark = pytest.mark.anyio
 
@@ -146,8 +146,7 @@ async def test_a_killed_owner_leaves_no_server(plain_project: Any, wait_gone: An
 
 
 async def test_the_port_and_the_packages_of_the_users_choice_are_used(plain_project: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = port_for_later()
     project = plain_project(before="import six")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     spec = UVSpec(project=str(project), app="server.app:app", port=port, with_packages=["six"], python=python)
