@@ -311,6 +311,8 @@ class _Worker(threading.Thread):
         pool, call = self._pool, self._calls.get()
         while call is not None:
             call.worker = self
+            if call.replaced:  # abandoned before anybody could know whose call it was
+                pool.leave(self)
             if not call.run():
                 call.clean_up()
                 if call.replaced:

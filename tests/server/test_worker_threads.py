@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import queue
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ import anyio
 import pytest
 
 from openenv_trl.errors import EnvironmentExecutionError
+from openenv_trl.server import thread_budget, worker_threads
 from openenv_trl.server.execution import SingleThread, WorkerThreads
 from openenv_trl.server.worker_threads import CallAbandonedError
 
@@ -30,7 +32,10 @@ async def test_as_many_calls_as_block_run_at_once() -> None:
     threads.shut_down()
 
 
-async def test_short_calls_share_a_few_threads() -> None:
+async def test_short_calls_share_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a machine that stands still now and then, a short call may take long, and its turn may come late.
+    monkeypatch.setattr(thread_budget, "LONG_CALL_S", 60.0)
+    monkeypatch.setattr(worker_threads, "_PATIENCE_S", 60.0)
     threads, idents = WorkerThreads(400), set[int]()
     async with anyio.create_task_group() as tasks:
         for _ in range(400):
@@ -98,6 +103,33 @@ async def test_an_abandoned_call_gives_its_place_to_others_and_is_cleaned_up_aft
     assert not cleaned.is_set()
     gate.set()
     await _until(cleaned.is_set)
+
+
+async def test_a_call_abandoned_before_its_thread_is_known_costs_the_others_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_begin, gate, cleaned = threading.Event(), threading.Event(), threading.Event()
+
+    class LateQueue(queue.Queue[Any]):
+        """Of a thread that has its call, and has not looked yet."""
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            assert may_begin.wait(30)
+            return super().get(block, timeout)
+
+    monkeypatch.setattr(worker_threads, "SimpleQueue", LateQueue)
+    threads = WorkerThreads(1)
+    call = threads.lend(gate.wait, 60)
+    assert call.abandon(cleaned.set)
+    may_begin.set()
+    try:
+        behind = threads.lend(int, "7")
+        await _until(behind.future.done)
+        assert not cleaned.is_set()
+    finally:
+        gate.set()
+    await _until(cleaned.is_set)
+    threads.shut_down()
 
 
 async def test_a_call_that_has_not_begun_never_does_once_it_is_abandoned() -> None:
