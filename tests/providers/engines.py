@@ -52,7 +52,7 @@ def require_engine() -> None:
 def port_for_later(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
     """A port that is free, for somebody who binds it later.
 
-    It is none that the system gives to whoever asks for any: another test's connection may be given such a one meanwhile.
+    It is none that the system gives to whoever asks for any: another test's connection may be given such a one.
     """
     while True:
         port = CHANCE.randint(20000, 30000)

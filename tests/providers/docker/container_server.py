@@ -15,7 +15,7 @@ OPTIONS = sys.argv[1:]
 
 def _connect(address: str) -> str:
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=1):
+    with socket.create_connection((host, int(port)), timeout=2):
         return "connected"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -103,7 +104,10 @@ def test_on_an_internal_network_a_server_reaches_no_other_network_and_no_other_r
     address = docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", outside).stdout.strip()
     # The listener can be reached from where there is a way out: so it is the network that stops the others.
     with LocalDockerProvider(image=image) as free:
-        assert ask(free.base_urls[0], "connect", f"{address}:8000") == "connected"
+        ends = time.monotonic() + 120
+        while (told := ask(free.base_urls[0], "connect", f"{address}:8000")) != "connected":
+            assert time.monotonic() < ends, told
+            time.sleep(0.1)  # it was started, and may not listen yet
     provider = LocalDockerProvider(image=image, network="internal", replicas=2)
     other = LocalDockerProvider(image=image, network="internal")
     with provider, other:

@@ -54,11 +54,15 @@ async def test_the_calls_work_where_a_loop_runs_and_in_a_block(image: str) -> No
 def test_what_is_not_ready_is_a_timeout_error_with_the_servers_last_lines(image: str, option: str, why: str) -> None:
     written = threading.Event()
     provider = LocalDockerProvider(on_log=lambda *line: written.set())
+    short_s = 3 if option == "--never-ready" else 60
     try:
         base_url = provider.start_container(image, command=[*SERVE, option])
         assert written.wait(60)
-        with pytest.raises(TimeoutError, match=r"(?s)the cards are shuffled") as caught:
-            provider.wait_for_ready(base_url, timeout_s=3 if option == "--never-ready" else 60)
+        for timeout_s in (short_s, 60):
+            with pytest.raises(TimeoutError, match=r"(?s)the cards are shuffled") as caught:
+                provider.wait_for_ready(base_url, timeout_s=timeout_s)
+            if why in str(caught.value):  # else the machine was too slow for it to answer
+                break
         assert why in str(caught.value)
     finally:
         provider.stop_container()

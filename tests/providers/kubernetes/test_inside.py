@@ -41,7 +41,7 @@ async def test_its_servers_are_reached_by_pod_ip_and_go_with_its_pod(inside: Clu
             seen = {(await client.get(f"{url}/facts")).json()["host"] for url in endpoint.base_urls}
         assert seen == {replica.id for replica in servers.replicas}
         inside.do(lambda: inside.store.delete("pods", "rollouts", "trainer-0", grace_s=0))
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             for _ in range(2):
                 assert "is being deleted" in (await servers.wait_exited()).reason
     finally:

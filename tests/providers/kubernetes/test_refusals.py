@@ -14,6 +14,7 @@ import pytest
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.kubernetes import KubernetesProvider
 from tests.providers.kubernetes.cluster.running import Cluster
+from tests.providers.patience import told_in_time
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
 Make = Callable[..., KubernetesProvider]
@@ -46,8 +47,12 @@ async def test_a_server_that_ends_at_once_shows_its_last_lines(provider: Make) -
 
 
 async def test_a_server_that_never_gets_ready_shows_what_it_wrote(provider: Make) -> None:
-    told = await told_by(provider(command=["--never-ready", "--say", "thinking"], ready_timeout_s=3))
-    assert "was not ready within 3 s" in told
+    async def start(seconds: float) -> str:
+        told = await told_by(provider(command=["--never-ready", "--say", "thinking"], ready_timeout_s=seconds))
+        assert f"was not ready within {seconds:g} s" in told
+        return told
+
+    told = await told_in_time(start, "503", "thinking")
     assert "503" in told
     assert "thinking" in told
 

@@ -87,7 +87,7 @@ async def test_a_death_is_told_with_its_exit_code_and_last_lines(provider: Make)
     await servers.start()
     replica = servers.replicas[0]
     await break_off(f"{replica.base_url}/exit/3")
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         gone = await servers.wait_exited()
     assert gone.exit_code == 3
     assert gone.replica == replica
@@ -102,7 +102,7 @@ async def test_out_of_memory_says_so_and_names_the_limit(provider: Make) -> None
     servers = provider(memory="60m", tmpfs="1m")
     await servers.start()
     await break_off(f"{servers.replicas[0].base_url}/eat")
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         gone = await servers.wait_exited()
     assert gone.reason == "out of memory: it needed more than its limit of 60 MiB; raise memory"
     assert "eating memory" in gone.log_tail
@@ -110,11 +110,11 @@ async def test_out_of_memory_says_so_and_names_the_limit(provider: Make) -> None
 
 async def test_a_server_that_hangs_is_killed_by_its_node_and_says_so(provider: Make) -> None:
     # Through the API server it is ready only when its node's first check was answered.
-    servers = provider(access="port-forward", liveness_period_s=1, liveness_failures=2, probe_timeout_s=1)
+    servers = provider(access="port-forward", liveness_period_s=1, liveness_failures=3, probe_timeout_s=3)
     await servers.start()
     async with httpx.AsyncClient(trust_env=False) as client:
         await client.get(f"{servers.replicas[0].base_url}/hang", timeout=30)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         gone = await servers.wait_exited()
     # It is asked to end first, and does.
     assert gone.exit_code == 0
@@ -150,7 +150,7 @@ async def test_a_laptop_reaches_pods_through_the_api_server(provider: Make) -> N
             for url in endpoint.base_urls * 2:
                 both.start_soon(echo, url)
     await break_off(f"{endpoint.base_url}/exit/5")
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         assert (await servers.wait_exited()).exit_code == 5
 
 

@@ -48,7 +48,7 @@ async def test_a_death_is_noticed_although_the_watch_was_interrupted(
         await anyio.to_thread.run_sync(cluster.serve)
     else:
         cluster.do(cluster.api.drop_watches)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         gone = await servers.wait_exited()
     assert (gone.replica, gone.exit_code) == (first, 4)
     assert len(servers.replicas) == 1
@@ -73,7 +73,7 @@ async def test_a_pod_that_somebody_deletes_is_told(cluster: Cluster, provider: M
     await servers.start()
     name = servers.replicas[0].id
     cluster.do(lambda: cluster.store.delete("pods", "rollouts", name))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         assert "its pod is being deleted" in (await servers.wait_exited()).reason
 
 
@@ -84,7 +84,7 @@ async def test_an_eviction_is_told_with_its_cause(cluster: Cluster, provider: Ma
     await servers.start()
     name = servers.replicas[0].id
     cluster.do(lambda: cluster.controllers.evict("rollouts", name, "The node was low on resource: memory."))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         gone = await servers.wait_exited()
     assert gone.reason == "it was evicted (Evicted: The node was low on resource: memory.)"
 
@@ -99,7 +99,7 @@ async def test_a_lost_node_is_given_up_and_its_pods_are_taken_away(
     await servers.start()
     cluster.kubelet.answers = False
     cluster.do(lambda: cluster.controllers.lose_node("rollouts"))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         gone = await servers.wait_exited()
     assert "its node does not answer" in gone.reason
     await servers.stop()
@@ -125,7 +125,9 @@ def test_a_killed_owner_leaves_nothing_for_long_without_anybodys_help(cluster: C
     import json
 
     known = {"image": image, "kubeconfig": str(cluster.kubeconfig()), "access": "pod-ip", "network": "internal"}
-    times = {"lease_s": 2, "pending_timeout_s": 4, "ttl_after_finished_s": 1, "replicas": 2}
+    # A server that runs has the time to: else its owner is told that it does not before it can be killed.
+    lives = {"lease_s": 10, "pending_timeout_s": 120} if state == "running" else {"lease_s": 2, "pending_timeout_s": 4}
+    times = {**lives, "ttl_after_finished_s": 1, "replicas": 2}
     command = [sys.executable, "-c", program, json.dumps({**known, **times, **fields})]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
@@ -137,7 +139,7 @@ def test_a_killed_owner_leaves_nothing_for_long_without_anybodys_help(cluster: C
                 assert owner.poll() is None
         owner.send_signal(signal.SIGKILL)
     assert len(cluster.all("jobs")) == 2
-    cluster.wait_empty(60)
+    cluster.wait_empty(120)
 
 
 def job_pod(version: int, uid: str = "u", name: str = "p") -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Cluster:
         self.api.unavailable = 0
         self.api.tokens = {"secret-token": "trainer"}
 
-    def wait_empty(self, within_s: float = 60.0) -> None:
+    def wait_empty(self, within_s: float = 120.0) -> None:
         """Waits until there are no objects and no containers any more; fails after a time."""
         deadline = time.monotonic() + within_s
         plurals = ("jobs", "pods", "services", "networkpolicies")
