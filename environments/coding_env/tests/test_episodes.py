@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from coding_env.models import CodeAction, CodeObservation
+from coding_env.sandbox import exchange
 from coding_env.server.coding_environment import CodingEnvironment
 from coding_env.server.settings import EpisodeSettings, SandboxSettings
 
@@ -72,7 +73,10 @@ async def test_what_other_processes_write_is_told_too(environment: CodingEnviron
     assert (observation.stdout, observation.stderr, observation.exit_code) == ("raw", "error", 0)
 
 
-async def test_a_run_whose_time_is_up_keeps_names_and_files(environment: CodingEnvironment) -> None:
+async def test_a_run_whose_time_is_up_keeps_names_and_files(
+    environment: CodingEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "GRACE_S", 60.0)  # a busy machine may take longer to come to the interrupt
     await environment.reset_async(run_timeout_s=0.2)
     await run(environment, "kept = 7; open('f.txt', 'w').write('here'); None")
     observation = await run(environment, "while True: pass")
@@ -272,11 +276,11 @@ async def test_many_sessions_run_at_once_without_a_thread_each() -> None:
         await run(environments[number], f"mine = {number}")
         seen.append((await run(environments[number], "import time; time.sleep(0.5); mine")).stdout)
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     async with anyio.create_task_group() as group:
         for number in range(100):
             group.start_soon(play, number)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before  # those of earlier tests may have ended
     assert sorted(seen) == sorted(f"{number}\n" for number in range(100))
     for environment in environments:
         environment.close()

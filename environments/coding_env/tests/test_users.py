@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from coding_env.sandbox.limits import Limits
 from coding_env.sandbox.users import FIRST, UserRange
 
 from openenv_trl.client import GenericEnvClient
+from openenv_trl.providers.ports import PortReservation
 
 pytestmark = pytest.mark.anyio
 SIZE = 200_000
@@ -66,8 +66,8 @@ async def test_sessions_of_two_sandboxes_have_different_users() -> None:
 @pytest.fixture
 def two_workers() -> Iterator[str]:
     """The address of a server of two processes."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    held = PortReservation("127.0.0.1")  # or somebody else may have the port before the server
+    port = held.port
     command = [sys.executable, "-m", "openenv_trl.server", PACKAGE, "--port", str(port), "--workers", "2"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
@@ -75,6 +75,7 @@ def two_workers() -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.terminate()
     server.communicate()
+    held.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sessions have users of their own")

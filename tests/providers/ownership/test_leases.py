@@ -123,9 +123,15 @@ def test_a_server_without_a_lease_is_asked_once_and_one_that_fails_again_and_aga
 def test_a_stopped_provider_renews_nothing_more(servers):
     with FixedProvider(servers["leased"]):
         servers["leased"].wait_for(1)
-    renewals = len(servers["leased"].renewals)
-    with servers["leased"].renewed:
-        assert not servers["leased"].renewed.wait_for(lambda: len(servers["leased"].renewals) > renewals, LEASE_S)
+    leased = servers["leased"]
+
+    def renewed_again() -> bool:
+        with leased.renewed:
+            renewals = len(leased.renewals)
+            return leased.renewed.wait_for(lambda: len(leased.renewals) > renewals, LEASE_S)
+
+    # The last one may have been on its way.
+    assert not renewed_again() or not renewed_again()
 
 
 @given(
