@@ -1,7 +1,7 @@
 """One tree of errors. Each says its phase, its session, and whether another try can help.
 
     OpenEnvError
-    ├── ConfigurationError (ValueError)         the user's own settings; raised at once, names what to change
+    ├── ConfigurationError (ValueError)         what the user set or asked for cannot be; names what to change
     │   └── ConcurrencyConfigurationError       more sessions than the environment class allows
     ├── ConnectionFailedError (ConnectionError) no server answered
     ├── SessionCapacityError                    the server has no free session now
@@ -46,7 +46,11 @@ class OpenEnvError(Exception):
 
 
 class ConfigurationError(OpenEnvError, ValueError):
-    """A setting of the user's that cannot work. The message says what to change."""
+    """A setting of the user's that cannot work. The message says what to change.
+
+    An environment raises it for what it is asked in vain, such as a reset to a game that there is not. It then reaches
+    the caller as one, in the environment's own words, wherever the environment runs: asking again does not help.
+    """
 
 
 class ConcurrencyConfigurationError(ConfigurationError):

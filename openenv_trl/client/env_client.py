@@ -29,6 +29,7 @@ from openenv_trl.errors import (
     ProtocolError,
 )
 from openenv_trl.types import StepResult, Tool
+from openenv_trl.wire.faults import is_configuration
 from openenv_trl.wire.frames import Reply, RequestType
 from openenv_trl.wire.rpc import NO_MCP_TEXT, RpcErrorCode, RpcFailure, parse_rpc_response, rpc_request
 from openenv_trl.wire.tools import tool_of_mcp
@@ -275,6 +276,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         """Begin an episode. The arguments (``seed``, ``episode_id``, the task's own) go to the environment's ``reset``.
 
         Raises:
+            ConfigurationError: The environment cannot do what it was asked; its text says what to change.
             EnvironmentExecutionError: The environment raised.
             SessionLostError: The session is gone.
             DeadlineExceededError: No reply in time; the session is lost.
@@ -291,6 +293,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
 
         Raises:
             ActionValidationError: The action does not fit the environment's schema; ``errors`` names the fields.
+            ConfigurationError: The environment cannot do what it was asked; its text says what to change.
             EnvironmentExecutionError: The environment raised.
             SessionLostError: The session is gone.
             DeadlineExceededError: No reply in time; the session is lost.
@@ -302,6 +305,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         """Return where the episode stands.
 
         Raises:
+            ConfigurationError: The environment cannot do what it was asked; its text says what to change.
             EnvironmentExecutionError: The environment raised.
             SessionLostError: The session is gone.
             DeadlineExceededError: No reply in time; the session is lost.
@@ -326,6 +330,8 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         if isinstance(result, RpcFailure):
             if NO_MCP_TEXT in result.message or result.code == RpcErrorCode.METHOD_NOT_FOUND:
                 return []
+            if is_configuration(result.data):
+                raise ConfigurationError(result.message, phase="list_tools")
             raise EnvironmentExecutionError(f"The environment could not list its tools: {result.message}")
         return [tool_of_mcp(entry) for entry in cast("list[dict[str, Any]]", result.get("tools") or [])]
 

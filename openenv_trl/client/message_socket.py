@@ -132,13 +132,14 @@ class MessageSocket(WSListener):
     def farewell(self) -> None:
         """Tell the server that this side is going, where the event loop cannot: it has ended, or will not go on.
 
-        In the event loop's own thread.
+        In the event loop's own thread, or when it is closed. From another one nothing may be said, as it is not known
+        there whether half a message was written; the server then learns it from the socket's end.
         """
         transport = self._transport
         if transport is None or self._ended or transport.is_secure:
             return
         underlying = transport.underlying_transport
-        with contextlib.suppress(OSError, ValueError):  # it is closed already
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it is closed already, or another thread's
             if not underlying.get_write_buffer_size():  # else there is half a message before it
                 os.write(underlying.get_extra_info("socket").fileno(), _FAREWELL)
 

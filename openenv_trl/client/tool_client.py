@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from openenv_trl.client.env_client import EnvClient
 from openenv_trl.errors import ConfigurationError, ToolCallError
 from openenv_trl.types import CallToolAction, ListToolsAction, Observation, State, StepResult, Tool
+from openenv_trl.wire.faults import is_configuration
 from openenv_trl.wire.rpc import RpcErrorCode, RpcFailure, parse_rpc_response, rpc_request
 from openenv_trl.wire.tools import CallToolObservation, ListToolsObservation, ToolError, ToolErrorType, tool_of_mcp
 
@@ -166,6 +167,7 @@ class MCPToolClient(MCPClientBase[Any]):
 
         Raises:
             ToolCallError: The tool failed, or was called wrongly; ``error_type`` says which.
+            ConfigurationError: The environment was asked for what it cannot do; the text says what to change.
             SessionLostError: The session is gone.
             DeadlineExceededError: No result in time; the session is lost.
         """
@@ -175,6 +177,8 @@ class MCPToolClient(MCPClientBase[Any]):
         reply = await self._call("call_tool", "mcp", request)
         result = parse_rpc_response(reply.data)
         if isinstance(result, RpcFailure):
+            if is_configuration(result.data):
+                raise ConfigurationError(result.message, phase="call_tool")
             raise ToolCallError(tool_name, _blame(result), result.message)
         return _value(tool_name, result)
 

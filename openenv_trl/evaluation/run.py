@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.evaluation.report import EvaluationReport
 from openenv_trl.rewards import environment_reward
-from openenv_trl.rollout import Policy, RolloutLimits, SamplingParameters, Task, Trajectory
+from openenv_trl.rollout import EndReason, Policy, RolloutLimits, SamplingParameters, Task, Trajectory
 from openenv_trl.rollout.observer import RolloutObserver
 from openenv_trl.rollout.play import play_tasks, run_blocking
 from openenv_trl.rollout.policy import MessagePolicy
 from openenv_trl.rollout.servers import Servers
+
+logger = logging.getLogger("openenv_trl.evaluation")
 
 Progress = Callable[[int, int], None]
 """Called with the number of episodes that have ended, and of all."""
@@ -55,7 +58,7 @@ def evaluate(
         The report.
 
     Raises:
-        ConfigurationError: There are no tasks.
+        ConfigurationError: There are no tasks; or their environment refused them all, and the text has its words.
         RolloutFailureError: None of the episodes has a reward.
     """
     if not tasks:
@@ -84,5 +87,9 @@ def evaluate(
         )
 
     trajectories = run_blocking(play)
+    refused = [each.error for each in trajectories if each.end_reason is EndReason.CONFIGURATION_ERROR]
+    if refused:
+        text = "%d of %d tasks were refused by their environment, and always will be: correct them, or its settings. %s"
+        logger.warning(text, len(refused), len(trajectories), refused[0])
     rewards = environment_reward(unfinished=unfinished_reward)(trajectory=trajectories)
     return EvaluationReport.from_trajectories(name, trajectories, rewards, time.monotonic() - started)

@@ -103,7 +103,8 @@ class Attempts:
         try:
             return await episode.play(lease.session if hedged is None else hedged)
         except EpisodeFailed as failure:
-            failed = True
+            # One that was asked in vain is as good as before; to close it would end its server's idle sessions with it.
+            failed = failure.reason is not EndReason.CONFIGURATION_ERROR
             raise await self._explained(failure, hedged.lease if hedged else lease) from failure.__cause__
         finally:
             await self.release(hedged.lease if hedged else lease, not failed and not episode.session_in_call)

@@ -1,8 +1,8 @@
 """Plays many episodes at once and brings back a trajectory for each, whatever happens to the environments.
 
 Failures of environments end only their own episode; they are tried again in fresh sessions and, if they still fail,
-come back as trajectories without a reward. Mistakes of the user's, and a policy that cannot generate, are raised at
-once.
+come back as trajectories without a reward. A task that its environment refuses does so too, untried. Mistakes of the
+user's, such as nothing but refused tasks, and a policy that cannot generate, are raised at once.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ class RolloutEngine:
 
         Raises:
             PolicyError: The policy raised, or gave no proper completions.
-            ConfigurationError: A setting cannot work; the other episodes are cancelled.
+            ConfigurationError: A setting cannot work; the other episodes are cancelled. Or the environment refused all
+                tasks, and this engine has not played one before; the text has its words.
         """
         if not tasks:
             return []
@@ -254,6 +255,7 @@ class RolloutEngine:
         self._counts = dict(attempts.counts)
         counts = {name: float(count) for name, count in self._counts.items()}
         self._metrics = numbers | self._last_report.metrics() | counts
+        self._refusals.ended((each.end_reason, each.error) for each in trajectories)
         if self._last_report.dropped:
             logger.info("%s", self._last_report)
         warn_of_group_mismatches(trajectories)

@@ -1,8 +1,9 @@
 """One episode, played in one session: reset, then turns of the model and steps of the environment, up to an end.
 
 Every call of the environment has its deadline. What the model does wrong is answered in the dialogue; what the
-environment does wrong ends the attempt with `EpisodeFailed`; what the user did wrong is raised as
-`ConfigurationError`. What a model or an environment says ends at most its own episode, never the run.
+environment does wrong ends the attempt with `EpisodeFailed`, and so does a task that the environment refuses; what else
+the user did wrong is raised as `ConfigurationError`. What a model or an environment says ends at most its own episode,
+never the run.
 """
 
 from __future__ import annotations
@@ -240,8 +241,9 @@ class Episode:
         self.session_in_call = True
         try:
             result = await _within(timeout_s, call)
-        except ConfigurationError:
-            raise
+        except ConfigurationError as error:
+            self.session_in_call = False  # the environment has answered, and goes on: it was asked in vain
+            raise failure_of(error, phase) from error
         except ActionValidationError as error:
             if phase == "step":
                 self.session_in_call = False

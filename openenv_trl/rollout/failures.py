@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from openenv_trl.errors import (
+    ConfigurationError,
     ConnectionFailedError,
     DeadlineExceededError,
     ProtocolError,
@@ -75,6 +76,8 @@ def _an_interrupt_is_raised_here() -> bool:
 
 
 def _reason(error: BaseException, phase: str) -> EndReason:
+    if isinstance(error, ConfigurationError) and phase != "connect":
+        return EndReason.CONFIGURATION_ERROR
     if isinstance(error, SessionCreationError):
         return EndReason.CREATION_FAILED
     if phase == "connect":

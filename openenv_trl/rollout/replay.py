@@ -219,7 +219,7 @@ class _Run:
         except TimeoutError as error:
             text = str(error) or f"the environment did not answer within {self._timeout_s:g} s"
             raise TimeoutError(text) from error
-        except ActionValidationError as error:
+        except (ActionValidationError, ConfigurationError) as error:
             self.in_call = False
             self._compare("error", None, str(error))
         except EnvironmentExecutionError as error:

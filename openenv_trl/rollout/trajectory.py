@@ -52,6 +52,8 @@ class EndReason(str, Enum):
     """The session's connection ended."""
     ENVIRONMENT_ERROR = "environment_error"
     """The environment raised."""
+    CONFIGURATION_ERROR = "configuration_error"
+    """The environment said that it cannot do what it was asked, such as a reset to a task that there is not."""
     INVALID_REWARD = "invalid_reward"
     """The environment gave a reward that is no finite number."""
     PROTOCOL_ERROR = "protocol_error"

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from openenv_trl.errors import (
     ActionValidationError,
+    ConfigurationError,
     DeadlineExceededError,
     EnvironmentExecutionError,
     SessionStateError,
@@ -46,10 +47,13 @@ def failure_of(error: BaseException, where: str, call: str, session_id: str, abo
     """
     if call == "step" and isinstance(error, ActionValidationError):
         return error
-    if isinstance(error, ActionValidationError | SessionStateError):  # the caller's mistake, and not the environment's
+    # The caller's mistake, and not the environment's.
+    if isinstance(error, ActionValidationError | ConfigurationError | SessionStateError):
         logger.info("%s was refused in session %s: %s", where, session_id, error, extra=about)
     else:
         logger.error("%s raised in session %s", where, session_id, exc_info=error, extra=about)
+    if isinstance(error, ConfigurationError):
+        return ConfigurationError(str(error) or type(error).__name__, phase=call, session_id=session_id)
     return EnvironmentExecutionError(str(error) or type(error).__name__, phase=where, session_id=session_id)
 
 

@@ -1,7 +1,7 @@
 """What can be asked of one session's environment: to reset, to step, its state, its tools.
 
-What an environment raises reaches the caller as `EnvironmentExecutionError` (or, out of a step, as the
-`ActionValidationError` that it raised itself), never as a fault of the server or the caller.
+What an environment raises reaches the caller as `EnvironmentExecutionError`, never as a fault of the server or the
+caller; unless it blames the caller itself, by a `ConfigurationError` or, out of a step, an `ActionValidationError`.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class HostedSession(SessionLife):
             deadline_s: Seconds that the caller waits.
 
         Raises:
+            ConfigurationError: The environment said that it cannot do what it was asked.
             EnvironmentExecutionError: The environment raised, or returned something that is no observation.
             DeadlineExceededError: It took longer than the deadline.
             SessionLostError: The session has ended, or the server is shutting down.
@@ -131,6 +132,7 @@ class HostedSession(SessionLife):
 
         Raises:
             ActionValidationError: The data do not fit; or the environment itself said that the action is wrong.
+            ConfigurationError: The environment said that it cannot do what it was asked.
             EnvironmentExecutionError: The environment raised, or returned something that is no observation.
             DeadlineExceededError: It took longer than the deadline.
             SessionLostError: The session has ended.
@@ -152,6 +154,7 @@ class HostedSession(SessionLife):
             deadline_s: Seconds that the caller waits.
 
         Raises:
+            ConfigurationError: The environment said that it cannot do what it was asked.
             EnvironmentExecutionError: The environment raised, or its state is no `State`.
             DeadlineExceededError: It took longer than the deadline.
             SessionLostError: The session has ended.
@@ -175,6 +178,7 @@ class HostedSession(SessionLife):
 
         Raises:
             ActionValidationError: No such tool, or wrong arguments.
+            ConfigurationError: The environment said that it cannot do what it was asked.
             EnvironmentExecutionError: The tool raised.
             DeadlineExceededError: It took longer than the deadline.
             SessionLostError: The session has ended.
@@ -193,6 +197,7 @@ class HostedSession(SessionLife):
 
         Raises:
             AttributeError: The environment has no such method.
+            ConfigurationError: The environment said that it cannot do what it was asked.
             EnvironmentExecutionError: It raised; ``__cause__`` is what, where the environment lives in this process.
             DeadlineExceededError: It took longer than the deadline.
             SessionLostError: The session has ended.

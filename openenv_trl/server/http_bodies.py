@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from openenv_trl.errors import (
     ActionValidationError,
+    ConfigurationError,
     DeadlineExceededError,
     OpenEnvError,
     SessionCapacityError,
@@ -94,6 +95,8 @@ def error_response(error: OpenEnvError) -> Response:
     """Return the answer to a request that an environment or its session failed."""
     if isinstance(error, ActionValidationError):
         return json_response({"detail": error.errors or [_of_environment(error)]}, 422)
+    if isinstance(error, ConfigurationError):
+        return json_response({"detail": [{"type": "value_error", "loc": ["body"], "msg": str(error)}]}, 422)
     if isinstance(error, DeadlineExceededError):
         return json_response({"detail": str(error)}, 504)
     status = 503 if isinstance(error, SessionCapacityError) else 500

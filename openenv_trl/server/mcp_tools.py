@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError, OpenEnvError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, EnvironmentExecutionError, OpenEnvError
 from openenv_trl.progress import progress_listener
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.server.mcp_progress import ProgressReports
@@ -87,7 +87,7 @@ class AgentTools:
             value = await self._hosted.call_tool(name, arguments)
         except ActionValidationError as error:
             return agent_mistake(str(error))
-        except EnvironmentExecutionError as error:
+        except (ConfigurationError, EnvironmentExecutionError) as error:
             return agent_mistake(f"The tool '{name}' failed: {error}")
         except OpenEnvError as error:
             return ProtocolFailure(RpcErrorCode.SERVER_ERROR, str(error))

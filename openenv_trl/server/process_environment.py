@@ -16,7 +16,12 @@ from typing import Any, cast
 
 import anyio
 
-from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError, EnvironmentFactoryError
+from openenv_trl.errors import (
+    ActionValidationError,
+    ConfigurationError,
+    EnvironmentExecutionError,
+    EnvironmentFactoryError,
+)
 from openenv_trl.server.execution import Executor
 from openenv_trl.server.hooks import factory_name
 from openenv_trl.server.process_frames import Call, Introduction, Raised, Returned, Unpacker, pack
@@ -161,6 +166,8 @@ class ProcessEnvironment:
             return reply.value
         if reply.errors is not None:
             raise ActionValidationError(reply.text, errors=reply.errors)
+        if reply.is_configuration:
+            raise ConfigurationError(reply.text, phase=attribute) from _RemoteTraceback(reply.trace)
         raise RemoteError(reply.text, phase=attribute) from _RemoteTraceback(reply.trace)
 
     def _broken(self) -> None:

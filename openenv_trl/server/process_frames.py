@@ -13,7 +13,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from openenv_trl.errors import ActionValidationError
+from openenv_trl.errors import ActionValidationError, ConfigurationError
 from openenv_trl.server.hooks import Hooks
 from openenv_trl.types import Tool
 
@@ -53,11 +53,13 @@ class Raised:
         text: Its text, or its type's name.
         trace: Its traceback, for the log.
         errors: The fields of an `ActionValidationError`; None of any other.
+        is_configuration: Whether it is a `ConfigurationError`.
     """
 
     text: str
     trace: str
     errors: list[dict[str, Any]] | None = None
+    is_configuration: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
@@ -66,7 +68,8 @@ class Raised:
         if not isinstance(error, Exception):
             text = f"the environment raised {type(error).__name__}"
         errors = error.errors if isinstance(error, ActionValidationError) else None
-        return cls(text, "".join(traceback.format_exception(error)), errors)
+        trace = "".join(traceback.format_exception(error))
+        return cls(text, trace, errors, isinstance(error, ConfigurationError))
 
 
 def pack(message: object) -> bytes:

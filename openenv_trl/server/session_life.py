@@ -22,6 +22,7 @@ import anyio
 from openenv_trl.alarm import Alarm
 from openenv_trl.errors import (
     ActionValidationError,
+    ConfigurationError,
     OpenEnvError,
     SessionLostError,
 )
@@ -350,7 +351,8 @@ class SessionLife:
         if isinstance(error, ActionValidationError) and (call == "step" or tool):
             return "invalid", error
         where = f"tool '{tool}'" if tool else call
-        return "error", failure_of(error, where, call, self.session_id, self.about(call))
+        counts_as = "invalid" if isinstance(error, ConfigurationError) else "error"
+        return counts_as, failure_of(error, where, call, self.session_id, self.about(call))
 
     # ------------------------------------------------------------------ the end
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from openenv_trl.errors import (
     ActionValidationError,
+    ConfigurationError,
     EnvironmentFactoryError,
     OpenEnvError,
     SessionCapacityError,
@@ -21,7 +22,7 @@ from openenv_trl.errors import (
 from openenv_trl.server.host import SessionHost
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.types import CallToolAction, ListToolsAction
-from openenv_trl.wire.faults import fault_of
+from openenv_trl.wire.faults import CONFIGURATION, fault_of
 from openenv_trl.wire.model_values import dump_model
 from openenv_trl.wire.rpc import NO_MCP_TEXT, RpcErrorCode, RpcId, RpcRequest, parse_rpc, rpc_error, rpc_result
 from openenv_trl.wire.tools import ToolErrorType, mcp_result, mcp_tool
@@ -149,10 +150,12 @@ def _whose_fault(session: HostedSession, name: str, error: Exception) -> str:
     return (ToolErrorType.INVALID_ARGS if is_known else ToolErrorType.TOOL_NOT_FOUND).value
 
 
-def _failed(request: RpcRequest, error: Exception, data: Any = None) -> dict[str, Any]:
+def _failed(request: RpcRequest, error: Exception, data: dict[str, str] | None = None) -> dict[str, Any]:
     if isinstance(error, SessionStateError):
         return rpc_error(request.id, RpcErrorCode.INVALID_REQUEST, str(error))
-    speaks_for_itself = isinstance(error, ActionValidationError | SessionLostError | TimeoutError)
+    if isinstance(error, ConfigurationError):
+        data = {**(data or {}), **CONFIGURATION}
+    speaks_for_itself = isinstance(error, ActionValidationError | ConfigurationError | SessionLostError | TimeoutError)
     text = str(error) if speaks_for_itself else f"Error calling tool '{request.params.get('name')}': {error}"
     return rpc_error(request.id, RpcErrorCode.INTERNAL_ERROR, text, data)
 

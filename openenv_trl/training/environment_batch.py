@@ -111,7 +111,7 @@ class EnvironmentBatch:
         rewards = [future.result() for future in futures]
         played = [environment._progress for environment in environments]  # pyright: ignore[reportPrivateUsage]
         self.metrics, self._is_reported = batch_metrics(played), False
-        if judge(played, self._skipped, self._sessions.where):
+        if judge(played, self._skipped, self._sessions):
             self._rewards = dict(zip(environments, rewards, strict=True))
 
     def _ending(self, environment: FactoryEnvironment) -> Callable[[], Awaitable[float | None]]:
@@ -170,17 +170,19 @@ def batch_metrics(played: list[EpisodeProgress]) -> dict[str, float]:
     }
 
 
-def judge(played: list[EpisodeProgress], skipped: SkippedSteps, servers: str) -> bool:
+def judge(played: list[EpisodeProgress], skipped: SkippedSteps, sessions: EnvironmentSessions) -> bool:
     """Whether a batch is to be learned from, and what there is to say of it.
 
     Raises:
         RolloutFailureError: Too many batches in a row were not.
+        ConfigurationError: The environment refused every episode, and has not played one before.
     """
+    sessions.refusals.ended((p.end_reason, p.error) for p in played)
     failed = [p for p in played if p.has_failed and p.end_reason is not None]
     reasons = Counter(p.end_reason.value for p in failed if p.end_reason is not None)
     examples = {p.end_reason.value: (p.error or "")[:300] for p in failed if p.end_reason is not None}
     decision = skipped.decide(BatchTally(len(played), dict(reasons), examples))
-    text = f"{decision.message} Look at the servers' logs ({servers})."
+    text = f"{decision.message} Look at the servers' logs ({sessions.where})."
     if decision.verdict is Verdict.STOP:
         raise RolloutFailureError(text)
     if decision.message:

@@ -23,6 +23,9 @@ from openenv_trl.training.episode_progress import OVER_TEXT, EpisodeProgress
 
 T = TypeVar("T")
 
+_FINAL = frozenset({EndReason.CAPACITY, EndReason.EPISODE_TIMEOUT, EndReason.CONFIGURATION_ERROR})
+"""Failures that a fresh session would have too."""
+
 
 class EnvironmentEpisode:
     """An episode that can be begun again and again, each time in a session of the pool.
@@ -54,9 +57,9 @@ class EnvironmentEpisode:
             try:
                 return self.progress.begun(await self._attempt())
             except EpisodeFailed as failure:
-                self._give_back(healthy=False)
+                self._give_back(healthy=failure.reason is EndReason.CONFIGURATION_ERROR)
                 tried = self.progress.attempts
-                final = failure.reason in (EndReason.CAPACITY, EndReason.EPISODE_TIMEOUT)
+                final = failure.reason in _FINAL
                 if final or tried >= limits.max_attempts or anyio.current_time() >= self._deadline:
                     self.progress.failed(failure)
                     return None
@@ -105,7 +108,8 @@ class EnvironmentEpisode:
                     break
                 await step(self)
             self.end()
-            if not self.progress.has_failed or not self.progress.actions_began:
+            in_vain = self.progress.end_reason is EndReason.CONFIGURATION_ERROR
+            if not self.progress.has_failed or not self.progress.actions_began or in_vain:
                 break
             await anyio.sleep(limits.retry_delay_s * 2 ** (tried - 1))
 
@@ -166,7 +170,7 @@ class EnvironmentEpisode:
         try:
             with anyio.fail_after(min(timeout_s, self._deadline - began)):
                 result = await _only_real_cancels(call)
-        except (ConfigurationError, EpisodeFailed):
+        except EpisodeFailed:
             raise
         except ActionValidationError as error:
             if phase == "step":

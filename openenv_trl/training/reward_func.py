@@ -77,7 +77,7 @@ class EnvironmentRewardFunction:
         self.sessions.raise_mistake()
         rewards = [self._reward(progress) for progress in played]
         self._report(played, named)
-        is_sound = judge(list(played), self._skipped, self.sessions.where)
+        is_sound = judge(list(played), self._skipped, self.sessions)
         return rewards if is_sound else [None] * len(rewards)
 
     def rest(self) -> None:

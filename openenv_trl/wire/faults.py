@@ -7,6 +7,7 @@ it and makes an exception of the package's tree from it, so that no caller ever 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from openenv_trl.errors import (
     ActionValidationError,
+    ConfigurationError,
     DeadlineExceededError,
     EnvironmentExecutionError,
     EnvironmentFactoryError,
@@ -40,6 +42,15 @@ class WSErrorCode(str, Enum):
     SESSION_ERROR = "SESSION_ERROR"
 
 
+CONFIGURATION = {"reason": "configuration"}
+"""What tells, beside a code that the public package knows too, that an environment was asked for what it cannot do."""
+
+
+def is_configuration(details: object) -> bool:
+    """Whether the details of a fault, or the data of a failed JSON-RPC call, say that it was asked for in vain."""
+    return isinstance(details, Mapping) and cast("Mapping[str, Any]", details).get("reason") == CONFIGURATION["reason"]
+
+
 @dataclass(frozen=True)
 class Fault:
     """One error frame.
@@ -48,7 +59,7 @@ class Fault:
         message: What went wrong, for a person.
         code: A `WSErrorCode`, or another server's own code as a string.
         details: Further keys of the frame: ``errors``, ``active_sessions``, ``max_sessions``,
-            ``factory_name``.
+            ``factory_name``, ``reason``.
     """
 
     message: str
@@ -69,8 +80,9 @@ def validation_fault(error: ValidationError, message: str = "Invalid message") -
 def fault_of(error: Exception) -> Fault:
     """Return the fault that tells a client of an exception of its session.
 
-    An `ActionValidationError` blames the caller. Everything else that an environment raises, pydantic's own
-    errors included, is the environment's.
+    An `ActionValidationError` blames the caller, and so does a `ConfigurationError`, for which the public wire has no
+    code: it goes by that of any exception, with a ``reason`` that our clients know. Everything else that an environment
+    raises, pydantic's own errors included, is the environment's.
     """
     if isinstance(error, ActionValidationError):
         return Fault(str(error), WSErrorCode.VALIDATION_ERROR.value, {"errors": error.errors})
@@ -87,6 +99,8 @@ def fault_of(error: Exception) -> Fault:
     if reason is not None:
         return Fault(str(error), WSErrorCode.SESSION_ERROR.value, {"reason": reason})
     message = str(error) or type(error).__name__
+    if isinstance(error, ConfigurationError):
+        return Fault(message, WSErrorCode.EXECUTION_ERROR.value, dict(CONFIGURATION))
     if isinstance(error.__cause__, ValidationError) or isinstance(error, ValidationError):
         message = f"The environment's own code refused a value; what the client sent had been accepted: {message}"
     return Fault(message, WSErrorCode.EXECUTION_ERROR.value)
@@ -106,6 +120,8 @@ def error_of(fault: Fault, *, phase: str) -> OpenEnvError:
     details = fault.details
     if fault.code == WSErrorCode.VALIDATION_ERROR and phase == "step":
         return _validation_error(fault)
+    if fault.code == WSErrorCode.EXECUTION_ERROR and is_configuration(details) and phase != "connect":
+        return ConfigurationError(fault.message, phase=phase)
     if fault.code in (WSErrorCode.EXECUTION_ERROR, WSErrorCode.VALIDATION_ERROR):
         return EnvironmentExecutionError(f"The environment failed in {phase}: {fault.message}", phase=phase)
     if fault.code == WSErrorCode.CAPACITY_REACHED:

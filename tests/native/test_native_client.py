@@ -47,6 +47,18 @@ async def test_the_clients_of_a_loop_share_one_connection(serve: Callable[..., s
         await asyncio.gather(*(client.close() for client in clients))
 
 
+def test_a_connection_that_outlived_its_loop_hinders_no_client_in_another_thread(serve: Callable[..., str]) -> None:
+    url = serve()
+
+    async def play() -> None:
+        async with GenericEnvClient(url, wire="native") as env:
+            await env.reset()
+
+    asyncio.run(play())
+    with GenericEnvClient(url, wire="native").sync() as env:  # its loop runs in a thread of its own
+        assert env.reset(seed=1).observation["text"] == "seed 1"
+
+
 async def test_a_result_is_the_same_on_both_wires(serve: Callable[..., str]) -> None:
     url = serve()
     async with GenericEnvClient(url) as native, GenericEnvClient(url, wire="openenv") as openenv:

@@ -15,7 +15,12 @@ from blackjack_env import models as models_module
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
 
 from openenv_trl.client import GenericEnvClient, fetch_metadata, fetch_schema
-from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError, SessionCapacityError
+from openenv_trl.errors import (
+    ActionValidationError,
+    ConfigurationError,
+    EnvironmentExecutionError,
+    SessionCapacityError,
+)
 from openenv_trl.providers import ProcessProvider
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +81,7 @@ async def test_what_a_client_does_wrong_is_told_and_the_session_goes_on(server: 
     async with GenericEnvClient(server) as env:
         with pytest.raises(EnvironmentExecutionError, match="reset"):
             await env.step({"move": "hit"})
-        with pytest.raises(EnvironmentExecutionError, match=r"'sed'.*task_seed"):
+        with pytest.raises(ConfigurationError, match=r"'sed'.*task_seed"):
             await env.reset(sed=1)
         await env.reset(seed=3)
         with pytest.raises(ActionValidationError):

@@ -17,7 +17,7 @@ from calendar_env import models as models_module
 from calendar_env.server.calendar_environment import CalendarEnvironment
 
 from openenv_trl.client import GenericEnvClient, fetch_metadata, fetch_schema
-from openenv_trl.errors import ActionValidationError, EnvironmentExecutionError
+from openenv_trl.errors import ActionValidationError, ConfigurationError, EnvironmentExecutionError
 
 pytestmark = pytest.mark.anyio
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -100,7 +100,7 @@ async def test_what_a_client_does_wrong_is_told_and_the_session_goes_on(calendar
     async with GenericEnvClient(calendar_server) as env:
         with pytest.raises(EnvironmentExecutionError, match="reset"):
             await env.step({"action_type": "ListToolsAction"})
-        with pytest.raises(EnvironmentExecutionError, match=r"'sql_content'.*task_seed"):
+        with pytest.raises(ConfigurationError, match=r"'sql_content'.*task_seed"):
             await env.reset(sql_content="x")
         await env.reset(**TASK)
         with pytest.raises(ActionValidationError, match="action_type"):

@@ -21,7 +21,7 @@ from openspiel_env.server.opponents import Policy, SeatPolicy, policy_for
 from openspiel_env.server.settings import MatchSettings, settings_from_variables
 
 from openenv_trl.client import GenericEnvClient
-from openenv_trl.errors import ConfigurationError, EnvironmentExecutionError, SessionStateError
+from openenv_trl.errors import ConfigurationError, SessionStateError
 from openenv_trl.providers import ProcessProvider
 
 pytestmark = pytest.mark.anyio
@@ -315,6 +315,6 @@ async def test_a_client_can_name_neither_code_nor_endless_work(gated_server: tup
     url, _ = gated_server
     async with GenericEnvClient(url) as env:
         for policy in ("own_policies:corner", "os:abort", "mcts:1000000"):
-            with pytest.raises(EnvironmentExecutionError, match="opponent_policy"):
+            with pytest.raises(ConfigurationError, match="opponent_policy"):
                 await env.reset(opponent_policy=policy)
         assert (await env.reset(seed=1)).observation["legal_actions"] == list(range(9))

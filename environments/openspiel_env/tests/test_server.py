@@ -132,9 +132,9 @@ async def test_what_a_client_does_wrong_is_told_and_the_session_goes_on(catch_se
     async with GenericEnvClient(catch_server) as env:
         with pytest.raises(EnvironmentExecutionError, match="reset"):
             await env.step({"action_id": 0})
-        with pytest.raises(EnvironmentExecutionError, match=r"'sed'.*task_seed"):
+        with pytest.raises(ConfigurationError, match=r"'sed'.*task_seed"):
             await env.reset(sed=1)
-        with pytest.raises(EnvironmentExecutionError, match=r"'rowz'"):
+        with pytest.raises(ConfigurationError, match=r"'rowz'"):
             await env.reset(game_params={"rowz": 3})
         await env.reset(seed=3, game_params={"rows": 2})
         with pytest.raises(ActionValidationError, match="Your moves: left, stay, right"):

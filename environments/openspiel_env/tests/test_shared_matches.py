@@ -139,7 +139,7 @@ async def test_sessions_and_policies_play_in_one_match(poker: str) -> None:
     async with OpenSpielEnv(poker) as env:  # one session and two policies are no match of several sessions
         alone = await play(env, 3, seed=1, opponent_policy="session,last,cfr:50")
         assert alone[-1].done
-        with pytest.raises(EnvironmentExecutionError, match=r"gives no player to one"):
+        with pytest.raises(ConfigurationError, match=r"gives no player to one"):
             await env.reset(match="mixed", opponent_policy="session,last,random")
 
 
@@ -312,7 +312,7 @@ async def test_other_sessions_go_on_while_hundreds_wait(squares: str) -> None:
 async def test_workers_refuse_to_have_sessions_play_each_other() -> None:
     for url in served(OPENSPIEL_GAME="tic_tac_toe", OPENENV_TRL_WORKERS="2"):
         async with GenericEnvClient(url) as env:
-            with pytest.raises(EnvironmentExecutionError, match=r"2 worker processes.*--workers 1"):
+            with pytest.raises(ConfigurationError, match=r"2 worker processes.*--workers 1"):
                 await env.reset(match="apart", **SESSION)
             assert (await env.reset(seed=0)).observation["legal_actions"] == list(range(9))
 
@@ -320,7 +320,7 @@ async def test_workers_refuse_to_have_sessions_play_each_other() -> None:
 async def test_sessions_in_processes_of_their_own_refuse_too() -> None:
     for url in served(OPENSPIEL_GAME="tic_tac_toe", OPENENV_TRL_EXECUTION="process"):
         async with GenericEnvClient(url) as env:
-            with pytest.raises(EnvironmentExecutionError, match="OPENENV_TRL_EXECUTION"):
+            with pytest.raises(ConfigurationError, match="OPENENV_TRL_EXECUTION"):
                 await env.reset(match="apart", **SESSION)
             assert (await env.reset(seed=0)).observation["legal_actions"] == list(range(9))
 

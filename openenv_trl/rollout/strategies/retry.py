@@ -64,6 +64,7 @@ class RetryWithBackOff(BaseModel):
     reasons: frozenset[EndReason] = WORTH_RETRYING
     """Failures after which there is another attempt. By default those of one session. Not ``connect_failed`` and
     ``capacity``: each comes only after the pool has tried every server for its whole patience. Not
+    ``configuration_error``: another session is asked for the same, and cannot do it either. Not
     ``generation_failed`` and ``generate_timeout``: a generation has tries of its own, and another session does not
     change the policy."""
     attempts: dict[EndReason, int] = Field(default_factory=dict[EndReason, int])
