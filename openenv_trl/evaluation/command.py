@@ -61,11 +61,15 @@ def evaluate_experiment(
         One report for each mode.
 
     Raises:
-        ConfigurationError: There is no model at the path, or an endpoint without a model's name.
+        ConfigurationError: There is no model at the path, an endpoint without a model's name, or several environments.
+        ConnectionFailedError: None of the servers that are to run already answers.
     """
-    from openenv_trl.training.servers import open_servers
+    from openenv_trl.training.servers import check_named_servers, open_servers, refuse_several_environments
 
     environment = experiment.environment
+    if base_urls is None:
+        refuse_several_environments(environment)
+        check_named_servers(environment)  # before a model is loaded, which takes longer
     if endpoint is not None:
         policy, tokenizer, name = _endpoint_policy(endpoint, endpoint_model, api_key), None, str(endpoint_model)
     else:

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 import anyio
 
-from openenv_trl.client import fetch_health, fetch_schema
-from openenv_trl.errors import ConfigurationError, OpenEnvError
+from openenv_trl.client import fetch_schema
+from openenv_trl.errors import ConfigurationError
 from openenv_trl.providers.base import Provider
 from openenv_trl.rollout.dialogue_template import DialogueTemplate
 from openenv_trl.rollout.held_open import HeldOpen
@@ -28,6 +28,7 @@ from openenv_trl.rollout.servers import ProvidedServers
 from openenv_trl.rollout.session import SessionLease, SessionSource
 from openenv_trl.training.action_tools import ActionTools
 from openenv_trl.training.background import BackgroundLoop
+from openenv_trl.training.server_check import check_servers
 
 T = TypeVar("T")
 
@@ -128,7 +129,7 @@ class EnvironmentSessions:
         atexit.register(self.close)
         try:
             if self.base_urls:
-                self.loop.call(self._check_servers)
+                self.loop.call(check_servers, self.base_urls, self.settings.headers)
             self.tools = tools or self.loop.call(self._discover)
             self.reader: TextReader = _AnyTokenizer()
             if tokenizer is not None:
@@ -239,22 +240,6 @@ class EnvironmentSessions:
         if not urls:
             raise ConfigurationError("base_urls is empty: give the address of at least one environment server.")
         return urls
-
-    async def _check_servers(self) -> None:
-        """A wrong address is said before anything else. One server that answers is enough."""
-        errors: list[OpenEnvError] = []
-
-        async def ask(url: str) -> None:
-            try:
-                await fetch_health(url, headers=self.settings.headers)
-            except OpenEnvError as error:
-                errors.append(error)
-
-        async with anyio.create_task_group() as group:
-            for url in self.base_urls:
-                group.start_soon(ask, url)
-        if len(errors) == len(self.base_urls):
-            raise errors[0]
 
     async def _discover(self) -> ActionTools:
         lease = await self.acquire()

@@ -39,6 +39,7 @@ from openenv_trl.rollout.servers import most_sessions
 from openenv_trl.rollout.session import SessionSource
 from openenv_trl.training.environments import ALONE, EnvironmentSpec
 from openenv_trl.training.observed_part import ObservedPart
+from openenv_trl.training.server_check import check_servers
 from openenv_trl.training.tasks import environment_of
 from openenv_trl.types import Tool
 
@@ -128,7 +129,7 @@ class EnvironmentSet:
             spec = environment.spec
             if environment.pool is None:
                 if spec.provided is None:
-                    await self._check(environment)
+                    await check_servers(environment.spec.base_urls, environment.spec.headers)
                 opened = open_pool(
                     spec.servers, sessions_per_server=environment.sessions_per_server, headers=spec.headers
                 )
@@ -252,17 +253,6 @@ class EnvironmentSet:
                 for url in environment.spec.base_urls:
                     group.start_soon(ask, environment, url)
         return "; ".join(sorted(states))
-
-    async def _check(self, environment: _Environment) -> None:
-        errors: list[OpenEnvError] = []
-        for url in environment.spec.base_urls:
-            try:
-                await fetch_health(url, headers=environment.spec.headers)
-            except OpenEnvError as error:
-                logger.warning("The environment server at %s does not answer: %s", url, error)
-                errors.append(error)
-        if len(errors) == len(environment.spec.base_urls):
-            raise errors[0]
 
 
 def _state_of(pool: SessionSource | None) -> str:

@@ -28,7 +28,13 @@ def several(**changes: Any) -> EnvironmentArguments:
     return EnvironmentArguments(**{"environments": SEVERAL, "prompt": "Play.", "num_tasks": 40, **changes})
 
 
-def test_each_environment_has_its_own_settings_and_those_of_all() -> None:
+def test_each_environment_has_its_own_settings_and_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def answer(urls: list[str]) -> None:
+        asked.extend(urls)
+
+    monkeypatch.setattr("openenv_trl.training.servers.check_servers", answer)
     arguments = several(max_turns=7)
     with open_environments(arguments, max_completion_tokens=99) as specs:
         assert isinstance(specs, dict)
@@ -40,6 +46,7 @@ def test_each_environment_has_its_own_settings_and_those_of_all() -> None:
         assert {name: each.max_turns for name, each in limits.items() if each} == {"cards": 7, "balls": 3}
         assert {each.max_completion_tokens for each in limits.values() if each} == {99}
         assert {name: spec.sessions_per_server for name, spec in specs.items()} == {"cards": 64, "balls": 5}
+    assert asked == [f"http://localhost:{port}" for port in (8001, 8002, 8003)]
 
 
 def test_their_datasets_are_mixed_by_their_weights() -> None:
@@ -116,5 +123,5 @@ def test_rewards_are_described_in_the_file_and_checked_at_once() -> None:
     described = [{"type": "environment", "unfinished": -1.0}, {"type": "turns", "weight": 0.5}]
     several = EnvironmentArguments(environment="x", prompt="Play.", rewards=described)
     assert list(several.reward_function().children) == ["environment_reward", "turn_penalty"]
-    with pytest.raises(ConfigurationError, match="rewards.0: there is no type 'luck'"):
+    with pytest.raises(ConfigurationError, match=r"rewards\.0: there is no type 'luck'"):
         EnvironmentArguments(environment="x", prompt="Play.", rewards=[{"type": "luck"}])
