@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,6 +87,13 @@ class Visit:
     def outcome(self, text: str) -> None:
         """Wait until that is said of the last call."""
         self.page.locator("#outcome").get_by_text(text, exact=True).wait_for()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for what the page does by and by, and Playwright does not wait for: frames and pictures that load."""
+        ends = time.monotonic() + 60
+        while not holds() and time.monotonic() < ends:
+            self.page.wait_for_timeout(50)
+        assert holds()
 
     def field(self, name: str) -> str:
         """What stands beside a field's name in the observation."""

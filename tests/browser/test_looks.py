@@ -25,7 +25,8 @@ def colors_of(locator: Any) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("app", ["painter", "painter_elsewhere"])
 def test_arrays_and_data_urls_are_seen_as_pictures(serve: Serve, visit: Callable[..., Any], app: str) -> None:
-    page = visit(serve(app)).reset(color="green").page
+    seen = visit(serve(app)).reset(color="green")
+    page = seen.page
     page.get_by_text("Pictures in the observation").click()
     pixels = page.locator("figure:has(figcaption:text-is('pixels')) canvas")
     assert pixels.evaluate("canvas => [canvas.width, canvas.height]") == [30, 20]
@@ -38,10 +39,11 @@ def test_arrays_and_data_urls_are_seen_as_pictures(serve: Serve, visit: Callable
     assert flat.evaluate("canvas => [canvas.width, canvas.height]") == [4, 3]
     assert flat.evaluate(PIXELS) == [0, 255, 0, 255] * 12
     png = page.locator("figure:has(figcaption:text-is('png')) img")
-    assert png.evaluate("image => image.complete && image.naturalWidth") == 4
+    seen.until(lambda: png.evaluate("image => image.complete && image.naturalWidth") == 4)
     inside = page.frame_locator("iframe")
     assert inside.locator("#seen").inner_text() == "[3, 4, 3]"
-    assert inside.locator("img[alt=now]").evaluate("image => image.complete && image.naturalWidth") == 4
+    now = inside.locator("img[alt=now]")
+    seen.until(lambda: now.evaluate("image => image.complete && image.naturalWidth") == 4)
 
 
 def test_a_click_on_an_offered_action_changes_the_picture(serve: Serve, visit: Callable[..., Any]) -> None:
@@ -62,14 +64,20 @@ def test_a_click_on_an_offered_action_changes_the_picture(serve: Serve, visit: C
 def test_blackjacks_cards_lie_on_the_table(serve: Serve, visit: Callable[..., Any]) -> None:
     seen = visit(serve("blackjack_env")).reset(seed="1")
     inside = seen.page.frame_locator("#rendered iframe")
-    assert inside.locator(".card").all_inner_texts() == ["2", "", "9", "10"]
+    seen.until(lambda: inside.locator(".card").all_inner_texts() == ["2", "", "9", "10"])
     frame = seen.page.locator("#rendered iframe")
-    height = frame.evaluate("frame => [frame.clientHeight, frame.contentDocument.body.scrollHeight]")
-    assert height[0] == height[1] > 100
+    heights = "frame => [frame.clientHeight, frame.contentDocument?.body?.scrollHeight]"
+
+    def fits() -> bool:
+        shown, whole = frame.evaluate(heights)
+        return shown == whole > 100
+
+    seen.until(fits)
     seen.page.get_by_role("toolbar").get_by_role("button", name="stand").nth(0).click()
     seen.outcome("done")
+    inside.locator("body:not(:has(.back)) .card").first.wait_for()
+    seen.until(lambda: inside.locator(".card").all_inner_texts()[-2:] == ["9", "10"])
     assert inside.locator(".back").count() == 0
-    assert inside.locator(".card").all_inner_texts()[-2:] == ["9", "10"]
 
 
 def test_nothing_that_an_environment_renders_is_carried_out(serve: Serve, visit: Callable[..., Any]) -> None:
@@ -85,7 +93,7 @@ def test_nothing_that_an_environment_renders_is_carried_out(serve: Serve, visit:
     assert "allow-scripts" not in page.locator("#rendered iframe").get_attribute("sandbox")
     inside = page.frame_locator("#rendered iframe")
     assert inside.locator("#seen").inner_text() == "here"
-    assert inside.locator("script").count() == 1  # it is there, and dead
+    seen.until(lambda: inside.locator("script").count() == 1)  # it is there, and dead
     inside.locator("#seen").click()
     inside.get_by_role("button", name="Go").click()
     inside.locator("#run").click()

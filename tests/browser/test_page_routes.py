@@ -32,7 +32,7 @@ def socket(address: str, *subprotocols: str, **headers: str) -> Iterator[ClientC
 def told(connection: ClientConnection, kind: str) -> dict[str, Any]:
     """The next message of that type."""
     while True:
-        message = json.loads(connection.recv(timeout=20))
+        message = json.loads(connection.recv(timeout=120))
         if message["type"] == kind:
             return message
 
@@ -41,7 +41,7 @@ def ask(connection: ClientConnection, kind: str, **fields: Any) -> dict[str, Any
     """Send a request and return its reply."""
     connection.send(json.dumps({"type": kind, "id": "mine", **fields}))
     while True:
-        message = json.loads(connection.recv(timeout=20))
+        message = json.loads(connection.recv(timeout=120))
         if message.get("id") == "mine":
             return message
 
@@ -58,7 +58,7 @@ def test_the_root_leads_to_the_page(serve: Serve) -> None:
 
 
 def test_an_episode_over_http_has_the_public_packages_shapes(serve: Serve) -> None:
-    with httpx.Client(base_url=serve("blackjack_env")) as visitor:
+    with httpx.Client(base_url=serve("blackjack_env"), timeout=60) as visitor:
         reset = visitor.post("/web/reset", json={"seed": 1})
         assert reset.json()["observation"]["player_cards"] == [9, 10]
         assert {key: reset.json()[key] for key in ("reward", "done")} == {"reward": None, "done": False}
@@ -71,7 +71,7 @@ def test_an_episode_over_http_has_the_public_packages_shapes(serve: Serve) -> No
 
 
 def test_a_message_is_an_action_of_one_field(serve: Serve) -> None:
-    with httpx.Client(base_url=serve("faulty")) as visitor:
+    with httpx.Client(base_url=serve("faulty"), timeout=60) as visitor:
         visitor.post("/web/reset")
         answer = visitor.post("/web/step", json={"message": "hello"})
         assert answer.status_code == 422
@@ -79,7 +79,7 @@ def test_a_message_is_an_action_of_one_field(serve: Serve) -> None:
 
 
 def test_every_mistake_has_an_answer_in_json_and_the_session_stands(serve: Serve) -> None:
-    with httpx.Client(base_url=serve("blackjack_env")) as visitor:
+    with httpx.Client(base_url=serve("blackjack_env"), timeout=60) as visitor:
         for method, path in (("POST", "/web/step"), ("GET", "/web/state")):
             answer = visitor.request(method, path, json={"action": {}} if method == "POST" else None)
             assert answer.status_code == 409
@@ -96,7 +96,7 @@ def test_every_mistake_has_an_answer_in_json_and_the_session_stands(serve: Serve
 
 
 def test_an_environments_fault_is_told_in_json(serve: Serve) -> None:
-    with httpx.Client(base_url=serve("faulty")) as visitor:
+    with httpx.Client(base_url=serve("faulty"), timeout=60) as visitor:
         visitor.post("/web/reset")
         answer = visitor.post("/web/step", json={"action": {"text": "raise"}})
         assert answer.status_code == 500
@@ -106,7 +106,7 @@ def test_an_environments_fault_is_told_in_json(serve: Serve) -> None:
 
 def test_each_cookie_is_a_visitor_within_the_limit(serve: Serve) -> None:
     address = serve("lonely", MAX="1")
-    with httpx.Client(base_url=address) as one, httpx.Client(base_url=address) as other:
+    with httpx.Client(base_url=address, timeout=60) as one, httpx.Client(base_url=address, timeout=60) as other:
         first = one.post("/web/reset").json()["observation"]["text"]
         refused = other.post("/web/reset")
         assert refused.status_code == 503
@@ -128,7 +128,7 @@ def test_no_environment_is_built_for_those_who_only_look(serve: Serve) -> None:
 
 def test_a_watcher_sees_what_its_visitor_does_in_the_public_packages_messages(serve: Serve) -> None:
     address = serve("blackjack_env")
-    with socket(address) as stranger, httpx.Client(base_url=address) as visitor:
+    with socket(address) as stranger, httpx.Client(base_url=address, timeout=60) as visitor:
         nothing = told(stranger, "state_update")["episode_state"]
         assert nothing == {
             "episode_id": None,
@@ -174,7 +174,7 @@ def test_a_flood_of_requests_ends_its_own_socket_only(serve: Serve) -> None:
             for number in range(200_000):
                 flooding.send(json.dumps({"type": "reset", "id": number, "arguments": {}}))
             while True:
-                flooding.recv(timeout=20)
+                flooding.recv(timeout=120)
         assert ask(calm, "step", action={"move": "stand"})["data"]["done"] is True
 
 
