@@ -60,6 +60,7 @@ class AgentSession:
         self._is_held = is_own  # as it was opened
         self._scope = anyio.CancelScope()
         self._connected = anyio.Event()
+        self._is_ending = False
         self._ended = anyio.Event()
 
     @classmethod
@@ -114,6 +115,7 @@ class AgentSession:
                 with self._scope:
                     await self._connection.run(self._connected)
         finally:
+            self._is_ending = True  # the library takes no message any more, while the environment may still be closing
             self._hosted.watch_end_no_more(cancel)
             self._connected.set()
             with anyio.CancelScope(shield=True):
@@ -124,7 +126,7 @@ class AgentSession:
     async def handle(self, scope: Message, receive: Receive, send: Send) -> int | None:
         """Answer one HTTP request, and return the answer's status; None where nothing was answered."""
         await self._connected.wait()
-        if self._hosted.is_over or self._ended.is_set():
+        if self._is_ending or self._scope.cancel_called or self._hosted.is_over:
             return None
         if self._as_json:
             others = [header for header in scope["headers"] if header[0].lower() != b"accept"]

@@ -13,6 +13,9 @@ from openenv_trl.server.settings import AppSettings
 
 pytestmark = pytest.mark.anyio
 
+DETACHED_S = 3.0
+"""Longer than a busy machine takes from an agent's first message to its second, or none would come to its call."""
+
 
 async def test_an_agent_says_hello_and_is_told_how_the_episode_begins(stage: Any) -> None:
     async with stage.agent(stage.serve(), "?seed=7&episode_id=12&level=hard") as session:
@@ -69,7 +72,7 @@ async def test_delete_during_a_call_frees_the_slot_at_once(stage: Any, name: str
 
 
 async def test_an_agent_that_vanished_gives_its_slot_back(stage: Any) -> None:
-    address = stage.serve(settings=AppSettings(detached_timeout_s=0.2))
+    address = stage.serve(settings=AppSettings(detached_timeout_s=DETACHED_S))
     async with stage.raw(address) as (http, headers):
         await stage.until(lambda: stage.free_slots == 4)
         await stage.until(lambda: stage.agents == 0)
@@ -78,7 +81,7 @@ async def test_an_agent_that_vanished_gives_its_slot_back(stage: Any) -> None:
 
 
 async def test_a_call_that_runs_keeps_its_session(stage: Any) -> None:
-    address = stage.serve(settings=AppSettings(detached_timeout_s=0.2))
+    address = stage.serve(settings=AppSettings(detached_timeout_s=DETACHED_S))
     async with stage.agent(address) as session:
         await session.initialize()
         async with anyio.create_task_group() as tasks:
@@ -152,6 +155,23 @@ async def test_an_environment_without_tools_offers_none(stage: Any) -> None:
     async with stage.agent(stage.serve(stage.plain, max_concurrent_envs=1)) as session:
         await session.initialize()
         assert await session.list_tools() == []
+
+
+async def test_a_message_while_the_environment_closes_finds_no_session(stage: Any) -> None:
+    class SlowToClose(stage.counter):
+        def close(self) -> None:
+            self.hanging.set()
+            assert self.let_go.wait(60)
+            super().close()
+
+    async with stage.raw(stage.serve(SlowToClose)) as (http, headers), anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: http.delete("/mcp", headers=headers))
+        await stage.until(stage.counter.hanging.is_set)
+        try:
+            assert (await http.post("/mcp", headers=headers, json=stage.ping)).status_code == 404
+        finally:
+            stage.counter.let_go.set()
+    assert stage.counter.built[0].closed
 
 
 async def test_messages_that_cross_the_sessions_end_are_no_fault_of_the_server(
