@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -218,11 +219,12 @@ async def test_a_server_is_told_how_long_a_client_waits_and_asked_again_if_it_ca
             connection.send('{"type":"mcp","data":{"jsonrpc":"2.0","id":"connect","result":{}}}')
             connection.recv()
 
-    client = await GenericEnvClient(scripted(play), wait_for_slot_s=20).connect()
+    began = time.monotonic()
+    client = await GenericEnvClient(scripted(play), wait_for_slot_s=60).connect()
+    took_s = time.monotonic() - began
     await client.close()
     assert len(asked) == 3
-    assert asked[0] == pytest.approx(20, abs=1)
-    assert asked[0] > asked[1] > asked[2]
+    assert 60 >= asked[0] > asked[1] > asked[2] >= 60 - took_s - 0.01
 
 
 async def test_after_leaving_only_connect_and_reset_begin_a_new_session(parrot: str) -> None:
@@ -246,9 +248,9 @@ async def test_after_leaving_only_connect_and_reset_begin_a_new_session(parrot: 
 async def test_a_lost_session_is_left_on_purpose_or_not_at_all(
     parrot: str, parrot_waits: Callable[[], bool], let_parrot_go: Callable[[], None]
 ) -> None:
-    client = GenericEnvClient(parrot, message_timeout_s=0.2)
+    client = await GenericEnvClient(parrot).connect()
     with pytest.raises(TimeoutError):
-        await client.step({"waits": True})
+        await client.step({"waits": True}, timeout_s=0.2)
     let_parrot_go()
     for call in (client.reset, client.connect, client.state):
         with pytest.raises(SessionLostError):
@@ -271,7 +273,7 @@ async def test_a_client_closed_while_it_waits_for_a_slot_leaves_no_session(lonel
             await anyio.wait_all_tasks_blocked()
             await waiting.close()
             await first.close()
-    async with GenericEnvClient(lonely_parrot, wait_for_slot_s=10) as next_one:
+    async with GenericEnvClient(lonely_parrot, wait_for_slot_s=60) as next_one:
         await next_one.reset()
 
 
@@ -402,5 +404,6 @@ async def test_a_session_that_ended_is_kept_by_nothing(parrot: str) -> None:
         await client.reset()
         await client.close()
         del client
-    await asyncio.sleep(0)
-    assert kept() <= before  # also not by a timer of its calls, which would fire only after ten minutes
+    with anyio.fail_after(30):  # the sockets may still be closing; a timer of a call would fire only after ten minutes
+        while kept() > before:  # noqa: ASYNC110 - what nothing keeps tells nobody
+            await anyio.sleep(0.01)

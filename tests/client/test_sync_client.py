@@ -66,5 +66,5 @@ def test_a_forked_process_has_clients_of_its_own(parrot: str) -> None:
     _play(parrot)
     child = multiprocessing.get_context("fork").Process(target=_play, args=(parrot,))
     child.start()
-    child.join(30)
+    child.join(60)
     assert child.exitcode == 0

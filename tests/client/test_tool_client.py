@@ -137,11 +137,11 @@ async def test_a_list_of_tools_is_an_observation_too(desk: str) -> None:
 
 async def test_a_killed_client_leaves_no_session(desk: str) -> None:
     for _ in range(4):
-        env = await MCPToolClient(desk, wait_for_slot_s=10, wire="openenv").connect()
+        env = await MCPToolClient(desk, wait_for_slot_s=60, wire="openenv").connect()
         await env.call_tool("untold")
         await env.step(CallToolAction(tool_name="untold"))
         _abort(env)
-    async with MCPToolClient(desk, wait_for_slot_s=10) as env:
+    async with MCPToolClient(desk, wait_for_slot_s=60) as env:
         assert await env.call_tool("untold") == {"calls": 1}
         with pytest.raises(SessionCapacityError):
             await MCPToolClient(desk).connect()
@@ -212,7 +212,7 @@ async def test_a_call_without_a_result_in_time_ends_the_session(scripted: Callab
         connection.recv()
         connection.recv()
 
-    async with MCPToolClient(scripted(play), message_timeout_s=0.2) as env:
+    async with MCPToolClient(scripted(play), message_timeout_s=2.0) as env:  # of which the opening takes some
         with pytest.raises(DeadlineExceededError, match="call_tool"):
             await env.call_tool("t")
         with pytest.raises(SessionLostError):

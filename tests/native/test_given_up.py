@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def _until_active(url: str, sessions: int) -> None:
-    async with httpx.AsyncClient() as http:
-        with anyio.fail_after(10):
+    async with httpx.AsyncClient(timeout=60) as http:
+        with anyio.fail_after(60):
             while (await http.get(url + "/capacity")).json()["active_sessions"] != sessions:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
 
@@ -66,12 +66,12 @@ async def test_a_connection_whose_sessions_were_given_up_while_it_was_broken_is_
         line.lead_nowhere()
         line.cut()
         step = asyncio.create_task(client.step({"text": "a"}))
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while line.connections == before:  # noqa: ASYNC110 - until it is being made again
                 await anyio.sleep(0.01)
         step.cancel()
         await asyncio.gather(step, return_exceptions=True)
         line.target = there
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await connection._gone.wait()
         assert not connection.is_usable

@@ -70,7 +70,7 @@ def test_a_socket_with_the_token_opens_unless_a_foreign_page_asked(guarded: str)
 
 
 def test_http_routes_say_what_is_missing(guarded: str) -> None:
-    with httpx.Client(base_url=f"http://{guarded}", trust_env=False) as http:
+    with httpx.Client(base_url=f"http://{guarded}", trust_env=False, timeout=60) as http:
         refused = http.get("/metadata")
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"].startswith("Bearer")
@@ -95,7 +95,7 @@ def test_an_allowed_page_is_told_what_it_may_send(serve: Callable[[Any], Any]) -
     )
     address = serve(create_app(Quiet, Action, Observation, settings=settings)).address
     asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-    with httpx.Client(base_url=f"http://{address}", trust_env=False) as http:
+    with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=60) as http:
         allowed = http.options("/mcp", headers={**asks, "Access-Control-Request-Headers": "authorization"})
         assert allowed.status_code == 200
         assert allowed.headers["access-control-allow-origin"] == "https://app.example"
@@ -151,7 +151,7 @@ def test_a_header_that_is_given_wins_over_the_variable(monkeypatch: pytest.Monke
 async def test_no_secret_is_written_anywhere(guarded: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     told: list[str] = []
-    async with httpx.AsyncClient(base_url=f"http://{guarded}", trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://{guarded}", trust_env=False, timeout=60) as http:
         for path in ("/metadata", "/schema", "/openapi.json", "/unknown", "/mcp", "/metrics", "/reset"):
             for token in (TOKEN, AGENT, TOKEN + "x"):
                 answer = await http.get(path, headers={"Authorization": f"Bearer {token}"})

@@ -108,7 +108,7 @@ def _thread(answer: str) -> str:
 
 
 def _health(served: Any) -> Any:
-    with urllib.request.urlopen(f"{served.url}/health", timeout=10) as response:
+    with urllib.request.urlopen(f"{served.url}/health", timeout=60) as response:
         return json.load(response)
 
 

@@ -55,7 +55,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def scrape(address: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    answer = httpx.get(f"http://{address}/metrics", trust_env=False)
+    answer = httpx.get(f"http://{address}/metrics", trust_env=False, timeout=60)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
     return samples(answer.text)

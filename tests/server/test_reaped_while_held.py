@@ -44,13 +44,13 @@ async def test_its_connection_may_go_and_another_is_told_that_it_is_over() -> No
     host: SessionHost = app.state.session_host
     async with host.running():
         hosted = await host.open()
-        await asyncio.wait_for(SlowToClose.closing.wait(), 10)
+        await asyncio.wait_for(SlowToClose.closing.wait(), 60)
         with pytest.raises(OpenEnvError):
             host.hold(hosted.session_id)
         host.release(hosted.session_id, broke=True)
         await host.close(hosted.session_id, when_released=True)
         SlowToClose.may_close.set()
-        await asyncio.wait_for(host.idle(), 10)
+        await asyncio.wait_for(host.idle(), 60)
         assert host.status.active_sessions == 0
 
 

@@ -368,9 +368,12 @@ async def test_the_public_session_timeout_never_ends_a_session_on_a_live_socket(
 async def test_a_session_is_not_reaped_while_its_call_runs() -> None:
     host = _host(most=2, detached_timeout_s=0.05)
     async with host.running():
-        busy, idle = await host.open(held=False), await host.open(held=False)
+        busy = await host.open()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(busy.step, _named("long", wait=True))
+            await _until(lambda: Watched.entered == ["long"])
+            host.release(busy.session_id)  # only now: on a slow machine it might have rested too long before its call
+            idle = await host.open(held=False)
             await _ended(idle)
             again = await host.open(held=False)
             await _ended(again)

@@ -47,7 +47,7 @@ async def test_records_name_the_session_the_episode_and_the_call(
             await env.step({})
         with pytest.raises(SessionCapacityError):
             await GenericEnvClient(address, headers=headers).connect()
-    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as http:
         await http.get("/metadata", headers={"Authorization": f"Bearer {TOKEN}x"})
     ours = [record for record in caplog.records if record.name == "openenv_trl.server"]
     (raised,) = [record for record in ours if record.levelno == logging.ERROR]

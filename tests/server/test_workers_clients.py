@@ -60,8 +60,17 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         command = [sys.executable, "-m", "openenv_trl.server", "tools:app", "--workers", "2"]
         environment = {**os.environ, "OPENENV_TRL_DRAIN_TIMEOUT_S": "0"}
         process = subprocess.Popen(
-            [*command, "--fd", str(listening.fileno())], pass_fds=[listening.fileno()], cwd=folder, env=environment
+            [*command, "--fd", str(listening.fileno())],
+            pass_fds=[listening.fileno()],
+            cwd=folder,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+        assert process.stderr is not None
+        # Said once both are up: before that, all clients are those of the one that was faster.
+        assert any("with 2 workers" in line for line in process.stderr)
+        threading.Thread(target=process.stderr.read, daemon=True).start()  # or a full pipe would stop the server
         yield listening.getsockname()[1]
         process.terminate()
         process.wait(60)
@@ -150,12 +159,12 @@ async def test_an_agents_session_is_found_from_every_connection(port: int) -> No
         "clientInfo": {"name": "test", "version": "1"},
     }
     for _ in range(4):
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             begun = await client.post(url, json=_request("initialize", opening), headers=accept)
         assert begun.status_code == 200, begun.text
         headers = {**accept, "mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
         for number in range(1, 5):
-            async with httpx.AsyncClient() as client:  # a connection of its own
+            async with httpx.AsyncClient(timeout=60) as client:  # a connection of its own
                 called = await client.post(
                     url, json=_request("tools/call", {"name": "add", "arguments": {"amount": 1}}), headers=headers
                 )

@@ -130,7 +130,7 @@ async def test_a_slot_that_another_worker_releases_is_seen_by_whoever_waits(memo
 
     mine.watch(try_again)
     try_again()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not mine.waiting:
             await anyio.lowlevel.checkpoint()
         other.release("theirs")

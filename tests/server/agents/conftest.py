@@ -269,7 +269,7 @@ class Stage:
 
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with contextlib.AsyncExitStack() as stack:
-            http = await stack.enter_async_context(_http_of_the_sdk()(headers=headers, trust_env=False, timeout=30))
+            http = await stack.enter_async_context(_http_of_the_sdk()(headers=headers, trust_env=False, timeout=60))
             url = f"http://{address}/mcp{query}"
             read, write, *_ = await stack.enter_async_context(streamable_http_client(url, http_client=http))
             yield Agent(await stack.enter_async_context(ClientSession(read, write, message_handler=hears)))
@@ -279,7 +279,7 @@ class Stage:
         self, address: str, query: str = "", **headers: str
     ) -> AsyncGenerator[tuple[httpx.AsyncClient, dict[str, str]]]:
         """A session without the SDK, for what its client cannot be made to do."""
-        async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as http:
             headers = {"Accept": self.both, **headers}
             answer = await http.post(f"/mcp{query}", headers=headers, json=self.initialize)
             assert answer.status_code == 200, answer.text
@@ -294,7 +294,7 @@ class Stage:
 
     @staticmethod
     async def until(condition: Callable[[], bool]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not condition():  # noqa: ASYNC110 - another thread's work has no event
                 await anyio.sleep(0.01)
 

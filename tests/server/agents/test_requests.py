@@ -60,7 +60,7 @@ async def test_what_begins_no_session_is_refused(
     stage: Any, method: str, headers: dict[str, str], body: bytes | None, status: int
 ) -> None:
     address = stage.serve()
-    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as http:
         sent = {**headers, "Content-Type": "application/json"}
         answer = await http.request(method, "/mcp", headers=sent, content=body)
     assert answer.status_code == status

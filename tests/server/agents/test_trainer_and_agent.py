@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_trainer_and_agent_share_an_environment_each_with_a_token(stage: Any) -> None:
     address = stage.serve_with_tokens()
     trainers = {"Authorization": f"Bearer {stage.token}"}
-    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, headers=trainers) as http:
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60, headers=trainers) as http:
         create = {"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create", "params": {}}
         session_id = (await http.post("/mcp", json=create)).json()["result"]["session_id"]
         async with (
@@ -41,7 +41,7 @@ async def test_the_agents_token_opens_the_tools_and_nothing_of_the_trainers(stag
     async with stage.agent(address, token=stage.agent_token) as acting:
         await acting.initialize()
         assert stage.texts(await acting.call_tool("add", {"number": 2})) == ["2"]
-    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as http:
         agents = {"Authorization": f"Bearer {stage.agent_token}"}
         for path in ("/reset", "/step"):
             assert (await http.post(path, headers=agents, json={})).status_code == 403

@@ -19,7 +19,7 @@ async def test_an_agent_is_told_what_to_install_and_all_else_works(stage: Any, m
     for name in [each for each in sys.modules if each.partition(".")[0] in ("mcp", "mcp_types")]:
         monkeypatch.setitem(sys.modules, name, None)
     address = stage.serve()
-    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as http:
         answer = await http.post("/mcp", headers={"Accept": stage.both}, json=stage.initialize)
         assert answer.json()["id"] == stage.initialize["id"]
         assert 'pip install "openenv-trl[mcp]"' in answer.json()["error"]["message"]
