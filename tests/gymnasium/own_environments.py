@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+import threading
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy
@@ -54,11 +54,11 @@ class Everything(gymnasium.Env[Any, Any]):
 
 
 class Slow(gymnasium.Env[Any, Any]):
-    """Takes its time for each step; raises, where the action is 2, and never ends."""
+    """Raises, where the action is 2, and never ends."""
 
-    def __init__(self, step_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.action_space, self.observation_space = spaces.Discrete(3), spaces.Discrete(1000)
-        self._step_s, self._steps = step_s, 0
+        self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -66,11 +66,28 @@ class Slow(gymnasium.Env[Any, Any]):
         return 0, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(self._step_s)
         if action == 2:
             raise RuntimeError("the motor is stuck")
         self._steps += 1
         return self._steps, 1.0, False, False, {}
+
+
+class Meeting(gymnasium.Env[Any, Any]):
+    """A step ends once as many sessions as the size says are in one at the same time."""
+
+    together: ClassVar[dict[int, threading.Barrier]] = {}
+
+    def __init__(self, size: int = 2) -> None:
+        self.action_space, self.observation_space = spaces.Discrete(2), spaces.Discrete(2)
+        self._together = self.together.setdefault(size, threading.Barrier(size, timeout=60))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._together.wait()
+        return 1, 1.0, False, False, {}
 
 
 class Short(gymnasium.Env[Any, Any]):
@@ -99,4 +116,5 @@ class Short(gymnasium.Env[Any, Any]):
 
 gymnasium.register("Everything-v0", Everything)
 gymnasium.register("Slow-v0", Slow)
+gymnasium.register("Meeting-v0", Meeting)
 gymnasium.register("Short-v0", Short)

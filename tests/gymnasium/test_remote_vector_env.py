@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,13 +84,10 @@ def test_with_autoreset_disabled_a_mask_says_which_are_reset(serve: Serve) -> No
 
 
 def test_sessions_are_stepped_at_the_same_time(serve: Serve) -> None:
-    envs = RemoteVectorEnv(serve("gymnasium:own_environments:Slow-v0?step_s=0.2"), 12)
+    envs = RemoteVectorEnv(serve("gymnasium:own_environments:Meeting-v0?size=12"), 12)
     envs.reset(seed=0)
-    began = time.perf_counter()
-    observations, *_ = envs.step(numpy.zeros(12, int))
-    took_s = time.perf_counter() - began
+    observations, *_ = envs.step(numpy.zeros(12, int))  # each waits for the other eleven
     assert observations.tolist() == [1] * 12
-    assert took_s < 12 * 0.2 / 2, f"12 steps of 0.2 s, one after another or nearly so: {took_s:.2f} s"
     envs.close()
 
 
@@ -122,12 +118,14 @@ def test_a_step_before_the_first_reset_is_refused(cart_pole: str) -> None:
     envs.close()
 
 
-def test_close_frees_every_slot(cart_pole: str) -> None:
+def test_close_frees_every_slot(serve: Serve) -> None:
+    url = serve("gymnasium:CartPole-v1?max_episode_steps=9")  # where no other test left a session to the collector
+
     async def sessions() -> int:
-        return (await fetch_capacity(cart_pole))["active_sessions"]
+        return (await fetch_capacity(url))["active_sessions"]
 
     before = background_portal().call(sessions)
-    envs = RemoteVectorEnv(cart_pole, 5)
+    envs = RemoteVectorEnv(url, 5)
     envs.reset()
     assert background_portal().call(sessions) == before + 5
     envs.close()
