@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from openenv_trl.errors import ConfigurationError
+from openenv_trl.settings_errors import with_guess
+
+if TYPE_CHECKING:
+    from openenv_trl.rollout.groups import TrajectoryGroup
 
 trajectories_app = typer.Typer(
     help="Look at stored trajectories.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -38,6 +42,9 @@ def show(
     group_size: Annotated[
         int | None, typer.Option(min=1, help="So many in a row are a group, where tasks name none.")
     ] = None,
+    environment: Annotated[
+        str | None, typer.Option(help="List only the groups of this environment, of a run that had several.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Groups to list at most, the last ones.")] = 40,
 ) -> None:
     """Show the groups; the episodes of one; or one conversation, with marks of who wrote what."""
@@ -56,13 +63,16 @@ def show(
     elif group is not None:
         console.print(group_table(_chosen(groups, group, "group")))
     else:
-        ends = Counter(trajectory.end_reason.value for trajectory in trajectories)
+        # A group keeps its number where only some are listed.
+        listed = _played_in(environment, groups)
+        shown = [each for number in listed for each in groups[number].trajectories]
+        ends = Counter(trajectory.end_reason.value for trajectory in shown)
         counts = ", ".join(f"{reason} {count}" for reason, count in ends.most_common())
-        console.print(f"{len(trajectories)} trajectories: {counts or 'none'}")
-        first = max(len(groups) - limit, 0)
-        console.print(groups_table(groups[first:], numbers=range(first, len(groups))))
+        console.print(f"{len(shown)} trajectories: {counts or 'none'}")
+        first = max(len(listed) - limit, 0)
+        console.print(groups_table([groups[number] for number in listed[first:]], numbers=listed[first:]))
         if first:
-            console.print(f"and {first} groups before these: --limit {len(groups)} lists all.")
+            console.print(f"and {first} groups before these: --limit {len(listed)} lists all.")
 
 
 def replay(
@@ -150,6 +160,23 @@ def _by_name(given: Sequence[str], environments: set[str]) -> dict[str, list[str
             f"The trajectories were played in the environments {sorted(names)}: say where to find each, as "
             + " ".join(f"--environment {name}=FOLDER" for name in sorted(names))
             + " (or --env-url NAME=URL)."
+        )
+    return found
+
+
+def _played_in(environment: str | None, groups: Sequence[TrajectoryGroup]) -> list[int]:
+    """The numbers of the groups with an episode in this environment; of all where none is named.
+
+    Raises:
+        ConfigurationError: There is no such group.
+    """
+    played = [{each.environment for each in group.trajectories} for group in groups]
+    found = [number for number, names in enumerate(played) if environment is None or environment in names]
+    if environment is not None and not found:
+        names = sorted(set[str]().union(*played) - {""})
+        told = f"there are those of {', '.join(names)}" if names else "these name no environment"
+        raise ConfigurationError(
+            f"There are no trajectories of the environment {with_guess(environment, names)}: {told}."
         )
     return found
 

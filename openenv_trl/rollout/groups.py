@@ -51,6 +51,12 @@ class TrajectoryGroup:
     advantages: tuple[float, ...]
 
     @property
+    def environment(self) -> str:
+        """The environment that it was played in; "" where the run had one, or where its episodes had different ones."""
+        names = {each.environment for each in self.trajectories}
+        return names.pop() if len(names) == 1 else ""
+
+    @property
     def failed(self) -> tuple[Trajectory, ...]:
         """Those that failed."""
         return tuple(each for each in self.trajectories if each.end_reason.is_failure)

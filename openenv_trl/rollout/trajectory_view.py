@@ -20,17 +20,26 @@ _MODEL, _ENVIRONMENT, _PROMPT = "green", "cyan", "dim"
 def groups_table(groups: Sequence[TrajectoryGroup], *, numbers: Sequence[int] | None = None) -> Table:
     """One row a group: how its rewards spread, who failed, and whether its episodes began alike.
 
+    Where an episode names its environment, as those of a run of several do, there is a column of it.
+
     Args:
         groups: What to show.
         numbers: What each is called by; their places if None.
     """
     table = Table(title=f"{len(groups)} groups", title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for name in ("#", "group", "episodes", "reward", "std", "advantages", "failed", "begins"):
-        table.add_column(name, justify="right" if name in ("#", "episodes", "reward", "std") else "left")
+    named = any(each.environment for group in groups for each in group.trajectories)
+    columns = ("#", *(["environment"] if named else []), "group", "episodes", "reward", "std", "advantages")
+    for name in (*columns, "failed", "begins"):
+        # Of a name that was cut nobody knows which it is.
+        cut = name != "environment"
+        table.add_column(
+            name, justify="right" if name in ("#", "episodes", "reward", "std") else "left", no_wrap=not cut
+        )
     for number, group in zip(numbers or range(len(groups)), groups, strict=True):
         begins = len(group.first_observations)
         table.add_row(
             str(number),
+            *([Text(group.environment or "-")] if named else []),
             Text("-" if group.name is None else str(group.name)),
             str(len(group.trajectories)),
             _number(group.mean),
@@ -49,7 +58,8 @@ def group_table(group: TrajectoryGroup, *, numbers: Sequence[int] | None = None)
         group: What to show.
         numbers: What each episode is called by; their places if None.
     """
-    title = f"group {'-' if group.name is None else group.name}: reward {_number(group.mean)} ± {_spread(group)}"
+    where = f" of {group.environment}" if group.environment else ""
+    title = f"group {'-' if group.name is None else group.name}{where}: reward {_number(group.mean)} ± {_spread(group)}"
     table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="dim")
     for name in ("#", "end", "reward", "advantage", "turns", "tokens", "seconds", "seed"):
         table.add_column(name, justify="left" if name == "end" else "right")
@@ -107,6 +117,7 @@ def conversation(trajectory: Trajectory) -> Group:
 
 def _heading(trajectory: Trajectory) -> Text:
     text = Text(f"{trajectory.end_reason.value}", "bold red" if trajectory.end_reason.is_failure else "bold")
+    text.append(f"  {trajectory.environment}" if trajectory.environment else "", "not bold")
     text.append(f"  reward {_number(trajectory.reward)}", "not bold")
     for source, reward in trajectory.rewards.items():
         text.append(f"  {source} {_number(reward)}", "dim")

@@ -108,6 +108,26 @@ def test_groups_their_episodes_and_one_conversation_are_shown(games: list[Trajec
     assert f"│ {games[6].turns[0].observations[0]}" in conversation
 
 
+def test_of_a_mixed_run_each_groups_environment_is_shown_and_can_be_asked_for(
+    games: list[Trajectory], tmp_path: Path
+) -> None:
+    mixed = [replace(game, environment="cards" if index < 4 else "balls") for index, game in enumerate(games)]
+    write_parquet(mixed, tmp_path)
+    lines = openenv_trl("trajectories", "show", str(tmp_path)).stdout.splitlines()
+    assert lines[2].split()[:3] == ["#", "environment", "group"]
+    assert [line.split()[:2] for line in lines[3:] if line[0].isdigit()] == [["0", "cards"], ["1", "balls"]]
+    lines = openenv_trl("trajectories", "show", str(tmp_path), "--environment", "balls").stdout.splitlines()
+    assert lines[0] == "4 trajectories: done 4"
+    listed = [line.split()[:2] for line in lines[3:] if line[0].isdigit()]
+    assert listed == [["1", "balls"]], "with its number in the whole"
+    assert "group table 1 of balls: " in openenv_trl("trajectories", "show", str(tmp_path), "--group", "1").stdout
+    assert "done  balls  reward" in openenv_trl("trajectories", "show", str(tmp_path), "--episode", "7").stdout
+    wrong = openenv_trl("trajectories", "show", str(tmp_path), "--environment", "bals")
+    assert wrong.returncode == 1
+    words = "the environment 'bals' (is 'balls' meant?): there are those of balls, cards."
+    assert words in " ".join(wrong.stderr.split())
+
+
 def test_what_is_not_there_is_one_message(tmp_path: Path) -> None:
     result = openenv_trl("trajectories", "show", str(tmp_path / "none"))
     assert result.returncode == 1
