@@ -61,7 +61,7 @@ class ModelThread:
     Args:
         path: Folder of the model and the tokenizer.
         linger_s: Seconds that the first request of a batch waits for others.
-        max_batch: Rows sampled at once.
+        max_batch: Rows sampled at once; more only where one request has more.
     """
 
     def __init__(self, path: str, *, linger_s: float = 0.004, max_batch: int = 512) -> None:
@@ -80,17 +80,17 @@ class ModelThread:
         self._eos_ids = frozenset(
             eos if isinstance(eos, list) else [self.tokenizer.eos_token_id if eos is None else eos]
         )
-        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[list[Request]] = queue.SimpleQueue()
         self._go = threading.Event()
         self._go.set()
         self._abort = False
         self._weights = threading.Lock()
         threading.Thread(target=self._run, name="model", daemon=True).start()
 
-    def submit(self, request: Request) -> Future[Answer]:
-        """Queue a row; the future has its answer."""
-        self._requests.put(request)
-        return request.answer
+    def submit(self, requests: list[Request]) -> list[Future[Answer]]:
+        """Queue rows, which are sampled together; each one's future has its answer."""
+        self._requests.put(requests)
+        return [request.answer for request in requests]
 
     @property
     def paused(self) -> bool:
@@ -127,11 +127,11 @@ class ModelThread:
 
     def _run(self) -> None:
         while True:
-            batch = [self._requests.get()]
+            batch = [*self._requests.get()]
             deadline = time.monotonic() + self._linger_s
             while len(batch) < self._max_batch and (left := deadline - time.monotonic()) > 0:
                 try:
-                    batch.append(self._requests.get(timeout=left))
+                    batch += self._requests.get(timeout=left)
                 except queue.Empty:
                     break
             batch = [request for request in batch if request.answer.set_running_or_notify_cancel()]

@@ -185,7 +185,7 @@ def add_openai_routes(app: FastAPI, thread: ModelThread, *, logprobs_mode: str, 
 
 async def answers_of(thread: ModelThread, rows: list[Request]) -> list[Answer]:
     """Sample all rows; one who hangs up takes what was not begun out of the queue."""
-    futures = [thread.submit(row) for row in rows]
+    futures = thread.submit(rows)
     try:
         return list(await asyncio.gather(*(asyncio.wrap_future(future) for future in futures)))
     except Aborted as error:

@@ -46,7 +46,7 @@ FOLDER = Path(__file__).parent
 
 
 class InferenceServer:
-    """The process. Its port stays the same over `kill` and `start`.
+    """The process. Its port stays the same over `kill` and `start`, and no other process is given it meanwhile.
 
     Args:
         model: Folder of a transformers model and its tokenizer.
@@ -57,15 +57,16 @@ class InferenceServer:
         self.model = str(model)
         self.url = ""
         self._options = options
-        self._port = 0
+        self._port: socket.socket | None = None
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, *, wait: bool = True, timeout_s: float = 240.0) -> InferenceServer:
         """Start the process; with ``wait`` return when it takes requests."""
-        self._port = self._port or _free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
+        self._port = self._port or _kept_port()
+        port = self._port.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-        command = [sys.executable, str(FOLDER), "--model", self.model, "--port", str(self._port), *self._options]
+        command = [sys.executable, str(FOLDER), "--model", self.model, "--port", str(port), *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         if wait:
             self.wait(timeout_s)
@@ -95,6 +96,13 @@ class InferenceServer:
                 self._process.stdout.close()
             self._process = None
 
+    def close(self) -> None:
+        """End the process, and give the port back."""
+        self.kill()
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+
     def faults(self, **settings: Any) -> None:
         """Set faults, in place of those set before; none: all is well again."""
         self._call("/faults", settings)
@@ -115,7 +123,7 @@ class InferenceServer:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        self.close()
 
     def _call(self, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -124,7 +132,12 @@ class InferenceServer:
             return json.loads(response.read() or b"null")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _kept_port() -> socket.socket:
+    """A socket that keeps a free port as long as it is open: the server, which may use its address too, listens there.
+
+    A model loads for seconds before its server listens, and a port that was merely free would be another's by then.
+    """
+    keeps = socket.socket()
+    keeps.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeps.bind(("127.0.0.1", 0))
+    return keeps

@@ -188,7 +188,7 @@ async def test_a_generation_beyond_its_deadline_ends_its_episode_and_frees_its_p
                     waiting.pop()
             return await self.inner.generate(prompts, sampling)
 
-    engine, _ = make_engine(limits={"generate_timeout_s": 0.2})
+    engine, _ = make_engine(limits={"generate_timeout_s": 2.0})
     trajectories = await engine.run(tasks(3), OneIsSlow())
     assert [t.end_reason.value for t in trajectories] == ["generate_timeout", "done", "done"]
     assert trajectories[0].attempts == 1

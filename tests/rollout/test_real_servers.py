@@ -175,7 +175,7 @@ async def test_a_reward_that_json_has_not_is_invalid_though_it_is_the_only_one(
 
 async def test_each_fault_ends_only_its_own_episode(serve: Any, tokenizer: Any, say: Any, tasks: Any) -> None:
     faults = ["", "raises", "hangs", "nan", "reset raises", "raises once", ""]
-    async with engine_over(tokenizer, serve().url, step_timeout_s=0.5, max_attempts=2) as engine:
+    async with engine_over(tokenizer, serve().url, step_timeout_s=3.0, max_attempts=2) as engine:
         trajectories = await engine.run(tasks_with(tasks, *faults), say(HIT))
         assert ends(trajectories) == [
             "done",
@@ -203,7 +203,7 @@ async def test_episodes_wait_their_turn_where_sessions_are_few(
 
 async def test_no_free_session_in_time_is_an_end_reason(serve: Any, tokenizer: Any, say: Any, tasks: Any) -> None:
     async with engine_over(
-        tokenizer, serve(sessions=1).url, connect_timeout_s=0.5, step_timeout_s=1.5, max_attempts=1
+        tokenizer, serve(sessions=1).url, connect_timeout_s=3.0, step_timeout_s=9.0, max_attempts=1
     ) as engine:
         trajectories = await engine.run(tasks_with(tasks, "hangs", ""), say(HIT))
     assert ends(trajectories) == ["step_timeout", "capacity"]

@@ -24,6 +24,7 @@ BLACKJACK = Path(__file__).parents[2] / "environments" / "blackjack_env"
 
 UNRULY = '''
 import time
+from pathlib import Path
 from typing import Any
 from openenv_trl import Action, Environment, Observation, State, create_app, tool
 
@@ -32,8 +33,8 @@ class Unruly(Environment[Action, Observation, State]):
     SUPPORTS_CONCURRENT_SESSIONS = True
     way = "none"
     def __init__(self): self._state = State()
-    def reset(self, seed=None, episode_id=None, way="none", **kwargs: Any):
-        self._state = State(episode_id=episode_id); self.way = way
+    def reset(self, seed=None, episode_id=None, way="none", until=None, **kwargs: Any):
+        self._state = State(episode_id=episode_id); self.way = way; self.until = until
         if way == "reset raises": raise RuntimeError("the deck is missing")
         return Observation(metadata={})
     def step(self, action, timeout_s=None, **kwargs: Any): return self._end()
@@ -50,9 +51,15 @@ class Unruly(Environment[Action, Observation, State]):
     def _end(self):
         self._state.step_count += 1
         if self.way == "step raises": raise RuntimeError("the table broke")
-        if self.way == "step hangs": time.sleep(20)
+        if self.way == "step hangs": self._hang()
         if self.way == "nan": return Observation(done=True, reward=float("nan"))
         return Observation(done=True, reward=1.0)
+
+    def _hang(self):
+        "Until a file is there, if one was named, and for a while otherwise."
+        ends = time.monotonic() + (250 if self.until else 20)
+        while time.monotonic() < ends and not (self.until and Path(self.until).exists()):
+            time.sleep(0.05)
 
 app = create_app(Unruly, Action, Observation, env_name="unruly_env", max_concurrent_envs=64)
 '''

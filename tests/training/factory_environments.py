@@ -20,7 +20,7 @@ class Meeting:
         self.here += 1
         if self.here >= count:
             self.full.set()
-        with anyio.move_on_after(3):
+        with anyio.move_on_after(30):
             await self.full.wait()
         return "together" if self.full.is_set() else "alone"
 
@@ -65,7 +65,8 @@ class Obedient(Environment[Action, Board, State]):
     @tool
     async def meet(self, place: str, count: int) -> Board:
         "Wait for others."
-        return Board(said=await meetings.setdefault(place, Meeting()).join(count), reward=1.0)
+        said = await meetings.setdefault(place, Meeting()).join(count)
+        return Board(said=said, reward=float(said == "together"))
     @tool
     async def fail(self, how: str) -> Board:
         "Go wrong."

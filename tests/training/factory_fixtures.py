@@ -20,7 +20,7 @@ from openenv_trl.types import Tool
 from .factory_environments import write_package
 
 PROMPT = [{"role": "user", "content": "Play."}]
-LIMITS = RolloutLimits(connect_timeout_s=5, reset_timeout_s=4, step_timeout_s=4, max_attempts=2, retry_delay_s=0.01)
+LIMITS = RolloutLimits(connect_timeout_s=60, max_attempts=2, retry_delay_s=0.01)
 
 
 def _served(folder: Path, app: str) -> Iterator[str]:

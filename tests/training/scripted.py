@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 from datasets import Dataset
 from trl import GRPOTrainer
 
@@ -15,9 +18,7 @@ from openenv_trl.training import EnvironmentRollout
 
 MakeTrainer = Callable[..., GRPOTrainer]
 PROMPT = [{"role": "user", "content": "Play blackjack."}]
-LIMITS = RolloutLimits(
-    max_turns=6, max_completion_tokens=120, max_new_tokens_per_turn=40, max_attempts=2, step_timeout_s=2.0
-)
+LIMITS = RolloutLimits(max_turns=6, max_completion_tokens=120, max_new_tokens_per_turn=40, max_attempts=2)
 
 
 def call(name: str, arguments: str = "{}") -> str:
@@ -26,6 +27,23 @@ def call(name: str, arguments: str = "{}") -> str:
 
 def rows(count: int = 16, **columns: Any) -> Dataset:
     return Dataset.from_list([{"prompt": PROMPT, "seed": i, **columns} for i in range(count)])
+
+
+def by_the_cards(_: int, text: str) -> str:
+    """Hits up to a sum of 16, then stands: what comes of an episode follows from its cards alone.
+
+    In which order the episodes of a batch ask is chance. Where their order chose what they do, some runs would have no
+    episode of the kind that a test needs.
+    """
+    return call("hit" if int(re.findall(r"Sum (\d+)", text)[-1]) < 17 else "stand")
+
+
+def wait_for_sessions(url: str, most: int) -> None:
+    """Wait until a server has no more sessions than so many: it closes them a moment after their client has hung up."""
+    deadline = time.monotonic() + 30
+    while (active := httpx.get(f"{url}/capacity", trust_env=False, timeout=30).json()["active_sessions"]) > most:
+        assert time.monotonic() < deadline, f"{active} sessions are open, and not {most}"
+        time.sleep(0.02)
 
 
 class Replies:
@@ -57,7 +75,7 @@ class Play:
         **options: Any,
     ) -> None:
         folder = tmp_path / "trajectories"
-        with EnvironmentRollout(url, limits=LIMITS, trajectory_dir=folder, **options) as rollout:
+        with EnvironmentRollout(url, **{"limits": LIMITS, "trajectory_dir": folder, **options}) as rollout:
             self.trainer = make_trainer(rollout, rollout.prepare_dataset(dataset), max_steps=1)
             self.replies = Replies(self.trainer, choose)
             self.batches: list[dict[str, Any]] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +73,14 @@ def test_advantages_of_stored_trajectories_are_those_of_the_step_that_was_traine
         trainer._generate_and_score_completions = lambda inputs: trained.append(score(inputs)) or trained[-1]  # type: ignore
         tokenizer: Any = trainer.processing_class
         reply = tokenizer.encode('<tool_call>\n{"name": "stand", "arguments": {}}\n</tool_call><|im_end|>')
-        generations = iter(range(1000))
+        generations: dict[tuple[int, ...], Iterator[int]] = defaultdict(count)  # of each group: its prompts are equal
 
         def generate(prompt_ids: Any, *_: Any, **__: Any) -> Any:
-            # Every other one stands; the rest says nothing and is given the unfinished reward, so that rewards differ.
-            texts = [reply if next(generations) % 2 else [tokenizer.eos_token_id] for _ in prompt_ids]
+            # Every other one of a group stands; the rest says nothing and is given the unfinished reward, so that the
+            # rewards of a hand that standing wins differ.
+            texts = [
+                reply if next(generations[tuple(prompt)]) % 2 else [tokenizer.eos_token_id] for prompt in prompt_ids
+            ]
             return texts, None
 
         trainer._generate_single_turn = generate  # type: ignore[method-assign]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import torch
 from blackjack_env.server.blackjack_environment import BlackjackEnvironment
@@ -20,7 +19,7 @@ from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.generation import GenerationBridge
 
-from .scripted import LIMITS, PROMPT, MakeTrainer, Play, Replies, call, rows
+from .scripted import LIMITS, PROMPT, MakeTrainer, Play, Replies, by_the_cards, call, rows, wait_for_sessions
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_a_shared_episode_is_the_same_to_its_end(play: Callable[..., Play], blac
 def test_the_ids_trained_on_are_the_ids_sampled_and_nothing_else_is(
     play: Callable[..., Play], blackjack_url: str
 ) -> None:
-    played = play(blackjack_url, rows(), lambda i, _: call("hit" if i % 3 else "stand"), shared_randomness="none")
+    played = play(blackjack_url, rows(), by_the_cards, shared_randomness="none")
     batch = played.batches[0]
     trained = batch["tool_mask"].bool() & batch["completion_mask"].bool()
     ids = [
@@ -70,7 +69,7 @@ def test_the_ids_trained_on_are_the_ids_sampled_and_nothing_else_is(
 
 
 def test_the_loss_does_not_see_what_the_environment_wrote(play: Callable[..., Play], blackjack_url: str) -> None:
-    played = play(blackjack_url, rows(), lambda i, _: call("hit" if i % 3 else "stand"), shared_randomness="none")
+    played = play(blackjack_url, rows(), by_the_cards, shared_randomness="none")
     trainer, batch = played.trainer, dict(played.batches[0])
     batch["advantages"] = torch.ones_like(batch["advantages"])
     logps: list[torch.Tensor] = []
@@ -103,7 +102,8 @@ def test_an_environment_that_fails_costs_its_own_episodes_only(
     play: Callable[..., Play], unruly_url: str, way: str, reason: EndReason, words: str
 ) -> None:
     dataset = Dataset.from_list([{"prompt": PROMPT, "seed": i, "way": "none" if i % 2 else way} for i in range(2)])
-    played = play(unruly_url, dataset, lambda *_: call("stand"))
+    limits = LIMITS.model_copy(update={"step_timeout_s": 2.0 if way == "step hangs" else 60.0})
+    played = play(unruly_url, dataset, lambda *_: call("stand"), limits=limits)
     good, bad = (
         [t for t in played.trajectories if (t.task.reset["way"] == "none") is wanted] for wanted in (True, False)
     )
@@ -251,7 +251,7 @@ def test_closing_from_another_thread_ends_the_batch_with_what_happened_and_leave
             if phase is Phase.STEPPING and moment == "while the environment steps":
                 close(wait=False)  # it waits for the loop, which this is
 
-    rollout = EnvironmentRollout(blackjack_url, limits=LIMITS, observer=Watch([]))
+    rollout = EnvironmentRollout(blackjack_url, limits=LIMITS, observer=Watch([]), shared_randomness="none")
     closing = threading.Thread(target=rollout.close)
 
     def close(*_: Any, wait: bool = True) -> str:
@@ -265,11 +265,17 @@ def test_closing_from_another_thread_ends_the_batch_with_what_happened_and_leave
         tasks = rollout._tasks
         monkeypatch.setattr(rollout, "_tasks", lambda *given: (tasks(*given), close())[0])
     trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
-    Replies(trainer, close if moment == "while the model generates" else lambda *_: call("hit"))
+
+    def hit(i: int, _: str) -> str:
+        if i >= 8 and closing.ident is not None:
+            closing.join()  # a second turn comes after the close, so that no batch is over before it
+        return call("hit")
+
+    Replies(trainer, close if moment == "while the model generates" else hit)
     with pytest.raises(ConfigurationError, match="The rollout was closed while a batch was played"):
         trainer.train()
     closing.join()
-    assert httpx.get(f"{blackjack_url}/capacity").json()["active_sessions"] == 0
+    wait_for_sessions(blackjack_url, 0)
     with rollout:
         again = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
         monkeypatch.undo()
@@ -352,4 +358,4 @@ def test_a_parser_that_exits_ends_the_training_and_leaves_no_session(
     with pytest.raises(ConfigurationError, match="SystemExit"):
         trainer.train()
     rollout.close()
-    assert httpx.get(f"{blackjack_url}/capacity").json()["active_sessions"] == 0
+    wait_for_sessions(blackjack_url, 0)

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from openenv_trl import ProcessProvider, RolloutLimits
 from openenv_trl.errors import ConfigurationError
-from openenv_trl.rollout import EndReason, Trajectory, read_parquet
+from openenv_trl.rollout import BatchSettings, EndReason, Trajectory, read_parquet
 from openenv_trl.rollout.observer import Phase
 from openenv_trl.training import (
     CurriculumLevel,
@@ -91,8 +91,10 @@ class MixedRun:
         folder = tmp_path / "trajectories"
         self.prompts: list[str] = []
         self.widths: list[int] = []
-        steps = options.pop("steps", 1)
+        steps, batching = options.pop("steps", 1), options.pop("batching", None)
         with EnvironmentRollout(urls, **{"limits": LIMITS, "trajectory_dir": folder, **options}) as rollout:
+            if batching is not None:
+                rollout._environments._batching = batching
             self.trainer = make_trainer(rollout, rollout.prepare_dataset(data), max_steps=steps)
             replies = Replies(self.trainer, self._reply)
             generate = replies.generate
@@ -137,9 +139,10 @@ def test_each_row_is_played_in_its_own_environment_with_its_own_tools(
 def test_episodes_of_both_share_a_batch_of_the_model(
     make_trainer: MakeTrainer, blackjack_url: str, balls_url: str, tmp_path: Path
 ) -> None:
-    run = MixedRun(make_trainer, {"cards": blackjack_url, "balls": balls_url}, tmp_path, mixed(), steps=2)
-    assert sum(run.widths) == 16
-    assert max(run.widths) > 4, "more than one environment's episodes"
+    whole = BatchSettings(batch_window_s=60.0, adaptive_window=False)  # a batch waits for all who play
+    urls = {"cards": blackjack_url, "balls": balls_url}
+    run = MixedRun(make_trainer, urls, tmp_path, mixed(), steps=2, batching=whole)
+    assert run.widths == [8, 8], "each time all of both environments' episodes"
 
 
 def test_numbers_are_logged_for_each_and_for_all(

@@ -18,7 +18,7 @@ from openenv_trl.rollout import EndReason, Task, Trajectory
 from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.rows import check_columns, trajectories_to_rows
 
-from .scripted import LIMITS, MakeTrainer, Replies, call, rows
+from .scripted import LIMITS, MakeTrainer, Replies, by_the_cards, rows
 
 Break = Callable[[dict[str, Any]], Any]
 
@@ -42,7 +42,7 @@ class Outcome:
             trainer = make_trainer(
                 broken, rollout.prepare_dataset(rows()), {"reward_funcs": [self.reward]}, max_steps=1, **settings
             )
-            Replies(trainer, lambda i, _: call("hit" if i % 2 else "stand"))
+            Replies(trainer, by_the_cards)
             score = trainer._generate_and_score_completions
             trainer._generate_and_score_completions = lambda inputs: self._keep(score(inputs))  # type: ignore
             self.trainer: GRPOTrainer = trainer

@@ -11,7 +11,7 @@ from trl import GRPOTrainer
 
 from openenv_trl.training import EnvironmentRollout
 
-from .scripted import LIMITS, MakeTrainer, Replies, call, rows
+from .scripted import LIMITS, MakeTrainer, Replies, by_the_cards, rows
 
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 
@@ -53,7 +53,7 @@ def scored(module_trainer: MakeTrainer, blackjack_url: str) -> Iterator[Batch]:
     batches: list[dict[str, Any]] = []
     with EnvironmentRollout(blackjack_url, limits=LIMITS, shared_randomness="none") as rollout:
         trainer = module_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
-        Replies(trainer, lambda i, _: call("hit" if i % 2 else "stand"))
+        Replies(trainer, by_the_cards)
         score = trainer._generate_and_score_completions
         trainer._generate_and_score_completions = lambda inputs: batches.append(score(inputs)) or batches[-1]  # type: ignore
         trainer.train()

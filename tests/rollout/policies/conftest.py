@@ -54,7 +54,7 @@ def running_server(model_path: Path) -> Iterator[Any]:
     try:
         yield server.start(timeout_s=400)
     finally:
-        server.kill()
+        server.close()
 
 
 @pytest.fixture
@@ -72,15 +72,16 @@ def raw_server(model_path: Path) -> Iterator[Any]:
     try:
         yield server.start(timeout_s=400)
     finally:
-        server.kill()
+        server.close()
 
 
 @pytest.fixture
-def unused_tcp_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def unused_tcp_port() -> Iterator[int]:
+    """A port that nothing listens on, and that is kept for the test: no other process is given it."""
+    with socket.socket() as keeps:
+        keeps.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the test itself may listen there
+        keeps.bind(("127.0.0.1", 0))
+        yield int(keeps.getsockname()[1])
 
 
 @pytest.fixture

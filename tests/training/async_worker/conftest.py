@@ -121,7 +121,6 @@ def make_worker(inference: Any, blackjack_url: str, tokenizer: Any, rows: Callab
                     max_new_tokens_per_turn=12,
                     max_attempts=2,
                     retry_delay_s=0.01,
-                    step_timeout_s=2.0,
                 ),
             ),
             settings=AsyncRolloutSettings(**settings),

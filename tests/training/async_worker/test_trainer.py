@@ -16,9 +16,7 @@ from openenv_trl.errors import ConfigurationError, PolicyError, RolloutFailureEr
 from openenv_trl.rollout.policies import EndpointSettings, SglangPolicy, VllmPolicy
 from openenv_trl.training.async_worker import DiskWeightTransfer, EnvironmentRolloutWorker, make_portable
 
-LIMITS = RolloutLimits(
-    max_turns=6, max_completion_tokens=120, max_new_tokens_per_turn=12, max_attempts=1, step_timeout_s=5.0
-)
+LIMITS = RolloutLimits(max_turns=6, max_completion_tokens=120, max_new_tokens_per_turn=12, max_attempts=1)
 MakeRun = Callable[..., Any]
 
 

@@ -53,7 +53,10 @@ def test_a_groups_rows_carry_its_advantages_its_number_and_the_weights_version(m
     worker = make_worker()
     worker.start()
     groups: dict[int, list[Any]] = defaultdict(list)
-    for row in take(worker, 40):
+    taken = take(worker, 40)
+    while not any(row.advantage for row in taken):  # the model plays at random, and all groups may be equal
+        taken += take(worker, 4)
+    for row in taken:
         groups[row.group_id].append(row)
     whole = [rows for rows in groups.values() if len(rows) == 4]
     assert len(whole) > 5
@@ -65,7 +68,6 @@ def test_a_groups_rows_carry_its_advantages_its_number_and_the_weights_version(m
         assert {row.model_version for row in rows} == {1}
         assert {row.metrics["rewards/environment_reward"] for row in rows} == set(rewards)
         assert all(row.metrics["reward_std"] == pytest.approx(spread) for row in rows)
-    assert any(row.advantage for rows in whole for row in rows)
 
 
 def test_columns_reach_reset_and_the_rewards_and_the_prompt_is_that_of_the_synchronous_trainer(
@@ -200,8 +202,10 @@ def test_a_mistake_of_the_users_ends_the_worker_with_its_own_words(make_worker: 
 def test_equal_groups_are_left_out_where_they_are_not_wanted(make_worker: Any, take: Take) -> None:
     worker = make_worker(keep_equal_groups=False, max_lost_groups=1000)
     worker.start()
-    assert all(row.advantage for row in take(worker, 12))
-    assert worker.groups["lost_equal"] > 0
+    taken = take(worker, 12)
+    while not worker.groups["lost_equal"]:  # the model plays at random: about three groups of five are equal
+        taken += take(worker, 4)
+    assert all(row.advantage for row in taken)
 
 
 def test_a_full_buffer_holds_playing_back_and_a_taken_row_lets_it_go_on(
