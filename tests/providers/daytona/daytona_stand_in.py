@@ -26,6 +26,8 @@ from typing import Any
 from aiohttp import web
 from reverse_proxy import forward
 
+from openenv_trl.chance import CHANCE
+
 KEY = "dtn_key_of_the_tests"
 STDOUT_MARK = b"\x01\x01\x01"
 
@@ -75,6 +77,8 @@ class StandInDaytona:
         self.after_create: Callable[[], None] | None = None
         """Called once a sandbox is there, before the API answers."""
         self.url = ""
+        self._network = f"127.{CHANCE.randint(2, 254)}.{CHANCE.randint(0, 254)}"
+        """No other stand-in's: a server of that one's would answer in place of one that does not come up here."""
         self._numbers = iter(range(1, 250))
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -172,7 +176,7 @@ class StandInDaytona:
         environment = self.images[image]
         if environment is not None:
             (folder / "app" / "env").symlink_to(environment)
-        sandbox = Sandbox(uuid.uuid4().hex, asked, folder, f"127.1.0.{next(self._numbers)}")
+        sandbox = Sandbox(uuid.uuid4().hex, asked, folder, f"{self._network}.{next(self._numbers)}")
         if "buildInfo" in asked:
             sandbox.state, sandbox.looks_left = "pending_build", 2
         if image in self.broken_builds:

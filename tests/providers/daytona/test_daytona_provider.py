@@ -213,9 +213,9 @@ async def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.M
         ({"image": "empty:1"}, ServerStartError, r"has no openenv\.yaml below /app.*Set command"),
         ({"image": "broken:1"}, ServerStartError, r"daytona-0 ended before it was ready: exit code \d(?s:.*)nothing"),
         (
-            {"image": "empty:1", "command": ["sh", "-c", "echo hello; sleep 600"], "ready_timeout_s": 1.0},
+            {"image": "empty:1", "command": ["sh", "-c", "echo hello; sleep 600"], "ready_timeout_s": 6.0},
             ServerStartError,
-            r"daytona-0 was not ready within 1 s: GET .*/health: answered 502(?s:.*)hello",
+            r"daytona-0 was not ready within 6 s: GET .*/health: answered 502(?s:.*)hello",
         ),
         (
             {"image": "blackjack-env:1", "api_url": "http://127.0.0.1:1/api"},

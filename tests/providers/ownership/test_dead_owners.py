@@ -9,7 +9,7 @@ import pytest
 
 from tests.providers.engines import docker
 
-pytestmark = [pytest.mark.docker]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]  # an image is built first
 
 
 def test_an_owner_killed_with_its_whole_group_leaves_nothing_on_the_engine(own, plain):

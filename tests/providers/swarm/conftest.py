@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,6 +63,13 @@ class Swarm:
 
     def containers(self) -> list[dict[str, Any]]:
         return self.inspect(*self.docker("ps", "--all", "--quiet").split())
+
+    def remove_network(self, name: str) -> None:
+        """Removes a network once the Swarm knows that its last service has gone, which takes it a moment."""
+        ends = time.monotonic() + 120
+        while (run := self.engine.docker("network", "rm", name, check=False)).returncode:
+            assert time.monotonic() < ends, run.stderr
+            time.sleep(0.2)
 
     def left(self) -> str:
         """Services, containers and volumes that are there."""

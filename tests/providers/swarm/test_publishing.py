@@ -36,7 +36,7 @@ async def test_servers_in_a_network_are_reached_by_who_is_in_it(
             run = ["run", "--rm", "--network", "table", *entry, *servers.base_urls]
             await anyio.to_thread.run_sync(lambda: swarm.docker(*run))
     finally:
-        swarm.docker("network", "rm", "table")
+        swarm.remove_network("table")
 
 
 async def test_behind_the_mesh_there_is_one_replica_of_many_tasks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from aiohttp import web
 from openenv_trl.errors import ConfigurationError, ProviderError, ServerStartError
 from openenv_trl.providers.swarm import DockerSwarmProvider
 from tests.providers.engines import port_for_later
+from tests.providers.patience import told_in_time
 from tests.providers.swarm.conftest import Swarm, told
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -41,10 +43,6 @@ Make = Callable[..., DockerSwarmProvider]
         ),
         ({"command": told("crash")}, r"(?s)cards-0 ended before it was ready: exit code 1.*cannot find the cards"),
         ({"user": "nobody-here"}, r"was not started on the node .*unable to find user nobody-here"),
-        (
-            {"command": told("never-ready"), "ready_timeout_s": 5},
-            r"(?s)was not ready within 5 s: GET http://127.0.0.1:\d+/health: answered.*503.*serving, told",
-        ),
     ],
 )
 async def test_what_cannot_start_says_why_and_leaves_nothing(
@@ -53,6 +51,20 @@ async def test_what_cannot_start_says_why_and_leaves_nothing(
     with pytest.raises(ServerStartError, match=message):
         await provider(**fields).start()
     assert swarm.is_empty(), swarm.left()
+
+
+@pytest.mark.docker
+async def test_what_is_never_ready_says_what_it_answers_and_wrote_and_leaves_nothing(
+    swarm: Swarm, provider: Make
+) -> None:
+    async def start(seconds: float) -> str:
+        with pytest.raises(ServerStartError) as caught:
+            await provider(command=told("never-ready"), ready_timeout_s=seconds).start()
+        assert swarm.is_empty(), swarm.left()
+        return str(caught.value)
+
+    wanted = r"(?s)was not ready within \d+ s: GET http://127.0.0.1:\d+/health: answered.*503.*serving, told"
+    assert re.search(wanted, await told_in_time(start, "503", "serving, told"))
 
 
 @pytest.mark.docker
@@ -117,7 +129,7 @@ async def test_a_network_that_does_not_fit(swarm: Swarm, provider: Make) -> None
         with pytest.raises(ConfigurationError, match=r"lets servers reach the outside.*--internal cards-net"):
             await provider(publish="network", overlay_network="cards-net", network="internal").start()
     finally:
-        swarm.docker("network", "rm", "cards-net")
+        swarm.remove_network("cards-net")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +161,7 @@ async def test_two_swarms_with_one_data_port(swarm: Swarm, provider: Make) -> No
         ):
             await servers.start()
     finally:
-        swarm.docker("network", "rm", "crowded")
+        swarm.remove_network("crowded")
 
 
 @contextlib.contextmanager
