@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, cast
 
 from openenv_trl.rollout.failures import EpisodeFailed
@@ -18,6 +17,7 @@ from openenv_trl.rollout.strategies.tool_errors import MODELS_FAULT, ToolErrorRu
 from openenv_trl.rollout.text_rules import TextRules
 from openenv_trl.rollout.trajectory import EndReason
 from openenv_trl.wire.observations import lost_reward
+from openenv_trl.wire.plain_numbers import plain_number
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,11 @@ def _reward(reward: Any, done: bool, earlier: list[float | None], lost: str | No
                 "send NaN and infinity as null",
             )
         return None
-    if not isinstance(reward, Real):  # also those of numpy, which an environment in this process may give
+    plain = plain_number(reward)  # an environment in this process may give those of numpy and torch
+    if plain is None:
         raise EpisodeFailed(EndReason.PROTOCOL_ERROR, f"step: the reward is no number but {reward!r:.80}")
     try:
-        number = float(reward)
+        number = float(plain)
     except OverflowError:
         text = "step: the reward is an integer beyond the range of floats"
         raise EpisodeFailed(EndReason.INVALID_REWARD, text) from None

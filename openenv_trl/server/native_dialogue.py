@@ -29,6 +29,7 @@ from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
 from openenv_trl.wire.model_values import dump_model
 from openenv_trl.wire.native_codec import array_header, pack
 from openenv_trl.wire.native_frames import NativeRequest
+from openenv_trl.wire.observations import sent_reward
 
 logger = logging.getLogger("openenv_trl.server")
 
@@ -228,7 +229,8 @@ class NativeDialogue:
     def _observation(self, hosted: HostedSession, request: NativeRequest, observation: Observation) -> bytes:
         try:
             shown = dump_model(observation, exclude=_MOVED_OUT, at="observation")
-            frame = [frames.OBSERVATION, request.session, request.call, shown, observation.reward, observation.done]
+            reward = sent_reward(observation)
+            frame = [frames.OBSERVATION, request.session, request.call, shown, reward, observation.done]
             return self._fitting(hosted, request, pack(frame, "observation"))
         except Exception as error:  # boundary: pydantic serializers are the environment author's code
             call = "step" if request.kind == frames.STEP else "reset"

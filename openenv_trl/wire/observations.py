@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from openenv_trl.types import Observation, StepResult
 from openenv_trl.wire.model_values import dump_model
+from openenv_trl.wire.plain_numbers import plain_number
 
 REWARD_NOT_FINITE = "reward_not_finite"
 """The key of the metadata under which a reward that is no finite number is told: "nan", "inf" or "-inf"."""
@@ -26,7 +27,7 @@ def serialize_observation(observation: Observation) -> dict[str, Any]:
         TypeError: A field's own serializer raised; the text names the field.
     """
     fields = dump_model(observation, exclude=_MOVED_OUT, at="observation")
-    reward = observation.reward
+    reward = sent_reward(observation)
     metadata: Any = fields.get("metadata", observation.metadata)
     if isinstance(reward, float) and not math.isfinite(reward):
         metadata = fields["metadata"] = {**metadata, REWARD_NOT_FINITE: str(float(reward))}
@@ -36,9 +37,15 @@ def serialize_observation(observation: Observation) -> dict[str, Any]:
     return data
 
 
+def sent_reward(observation: Observation) -> Any:
+    """The reward as it travels: a number of another library's, which a class of observations may allow, as Python's."""
+    plain = plain_number(observation.reward)
+    return observation.reward if plain is None else plain
+
+
 def has_finite_reward(observation: Observation) -> bool:
     """Whether the reward survives JSON: NaN and the infinities become null on the wire."""
-    reward = observation.reward
+    reward = sent_reward(observation)
     return not isinstance(reward, float) or math.isfinite(reward)
 
 

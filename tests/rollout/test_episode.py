@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import anyio
 import numpy as np
 import pytest
+import torch
 
 from openenv_trl.errors import (
     ActionValidationError,
@@ -252,7 +255,7 @@ async def test_a_call_that_hangs_ends_by_its_deadline(
     assert all(session.closed for session in pool.sessions if session.calls)
 
 
-@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, np.float32("nan"), torch.tensor(math.nan)], ids=repr)
 async def test_a_reward_that_is_no_finite_number_fails_the_episode(
     make_engine: Any, say: Any, tasks: Any, reward: float
 ) -> None:
@@ -263,6 +266,42 @@ async def test_a_reward_that_is_no_finite_number_fails_the_episode(
     assert trajectory.end_reason is EndReason.INVALID_REWARD
     assert trajectory.reward is None
     assert [session.closed for session in pool.sessions] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [np.float32(0.5), np.float64(0.5), np.array(0.5), torch.tensor(0.5), Decimal("0.5"), Fraction(1, 2)],
+    ids=repr,
+)
+async def test_a_reward_may_be_a_number_of_any_library(make_engine: Any, say: Any, tasks: Any, reward: Any) -> None:
+    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
+
+    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    assert (trajectory.end_reason, trajectory.reward, type(trajectory.reward)) == (EndReason.DONE, 0.5, float)
+
+
+@pytest.mark.parametrize("reward", [True, np.bool_(True), torch.tensor(True), torch.tensor(1)], ids=repr)
+async def test_a_reward_that_is_a_truth_or_a_whole_number_counts_as_one(
+    make_engine: Any, say: Any, tasks: Any, reward: Any
+) -> None:
+    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
+
+    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    assert (trajectory.end_reason, trajectory.reward, type(trajectory.reward)) == (EndReason.DONE, 1.0, float)
+
+
+@pytest.mark.parametrize("reward", ["0.5", np.array([0.5]), [0.5], 1j, np.str_("1")], ids=repr)
+async def test_a_reward_that_is_no_number_fails_the_episode(
+    make_engine: Any, say: Any, tasks: Any, reward: Any
+) -> None:
+    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
+
+    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    assert trajectory.end_reason is EndReason.PROTOCOL_ERROR
+    assert "the reward is no number but" in (trajectory.error or "")
 
 
 async def test_a_reward_lost_on_the_wire_is_never_taken_for_zero(make_engine: Any, say: Any, tasks: Any) -> None:
