@@ -44,7 +44,9 @@ class Observation(BaseModel):
     reward: bool | int | float | None = None
     """The reward of the step just taken; None where there is none (as after a reset)."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Anything beside the observation. ``metadata["truncated"]`` is true where a limit ended the episode."""
+    """Anything beside the observation. ``metadata["truncated"]`` is true where a limit ended the episode. After a
+    reset, ``metadata["others_wait"]`` is true where others wait for what the agent does: its session is then never
+    kept idle in the middle of the episode."""
 
 
 class State(BaseModel):

@@ -31,6 +31,7 @@ from openenv_trl.errors import (
 from openenv_trl.types import StepResult, Tool
 from openenv_trl.wire.faults import is_configuration
 from openenv_trl.wire.frames import Reply, RequestType
+from openenv_trl.wire.observations import says_that_others_wait
 from openenv_trl.wire.rpc import NO_MCP_TEXT, RpcErrorCode, RpcFailure, parse_rpc_response, rpc_request
 from openenv_trl.wire.tools import tool_of_mcp
 
@@ -115,6 +116,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         self._session = session
         self._children: list[EnvClient[ActT, ObsT, StateT]] = []
         self._blocking: SyncEnvClient[ActT, ObsT, StateT] | None = None
+        self._others_wait = False
 
     @classmethod
     def from_docker_image(cls, image: str, provider: Any = None, **start_arguments: Any) -> Self:
@@ -219,6 +221,15 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
         return self._session.is_open
 
     @property
+    def others_wait(self) -> bool:
+        """Whether others wait for what this session does, such as the other side of a match.
+
+        Its environment said so (``metadata["others_wait"]`` after `reset`), and the episode is not over. Who leaves it
+        ends or resets the session, so that they are told; a `SessionPool` does not keep it.
+        """
+        return self._others_wait
+
+    @property
     def wire(self) -> str | None:
         """Which wire the session is on, "native" or "openenv"; None where it is not open."""
         return self._session.link.wire if self._session.link is not None else None
@@ -255,6 +266,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
 
     async def disconnect(self) -> None:
         """End the session, and keep the client: `connect` or `reset` then begins a new one, with a new environment."""
+        self._others_wait = False
         await self._session.disconnect()
 
     async def new_session(self) -> Self:
@@ -282,6 +294,7 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
             DeadlineExceededError: No reply in time; the session is lost.
         """
         reply = await self._call("reset", "reset", kwargs)
+        self._others_wait = not reply.data.get("done") and says_that_others_wait(reply.data.get("metadata"))
         return self._parse_result(reply.data)
 
     async def step(self, action: ActT, timeout_s: float | None = None) -> StepResult[ObsT]:
@@ -299,6 +312,8 @@ class EnvClient(ABC, Generic[ActT, ObsT, StateT]):
             DeadlineExceededError: No reply in time; the session is lost.
         """
         reply = await self._call("step", "step", self._step_payload(action), timeout_s)
+        if self._others_wait and reply.data.get("done"):
+            self._others_wait = False
         return self._parse_result(reply.data)
 
     async def state(self) -> StateT:

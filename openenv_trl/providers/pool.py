@@ -29,7 +29,11 @@ from openenv_trl.providers.server_identity import refuse_twins
 
 
 class ClosableSession(Protocol):
-    """What the pool needs of a session. Where it has an ``is_open`` too, an idle one that says no is not lent."""
+    """What the pool needs of a session.
+
+    Where it has an ``is_open`` too, an idle one that says no is not lent. Where it has an ``others_wait`` and says yes
+    when it is given back, it is closed: an idle session would leave them waiting.
+    """
 
     async def close(self) -> None:
         """Ends the session."""
@@ -180,7 +184,7 @@ class SessionPool(Generic[SessionT]):
             del self._waiters[ticket]
 
     async def release(self, lease: Lease[SessionT], *, healthy: bool = True) -> None:
-        """Gives a session back.
+        """Gives a session back. It is lent again, unless others wait for what it does (``others_wait``).
 
         Args:
             lease: What ``acquire`` returned.
@@ -190,7 +194,8 @@ class SessionPool(Generic[SessionT]):
         Raises:
             SessionStateError: The lease was released before.
         """
-        await self._carry_out(self._state.release(lease.number, anyio.current_time(), healthy))
+        keep = not getattr(lease.session, "others_wait", False)
+        await self._carry_out(self._state.release(lease.number, anyio.current_time(), healthy, keep=keep))
 
     @asynccontextmanager
     async def session(self, deadline_s: float | None = None) -> AsyncGenerator[SessionT]:

@@ -91,11 +91,12 @@ class PoolState:
         self._waiters.pop(ticket, None)
         return self._dispatch(now)
 
-    def release(self, session: int, now: float, healthy: bool) -> list[Decision]:
+    def release(self, session: int, now: float, healthy: bool, *, keep: bool = True) -> list[Decision]:
         """A caller gives its session back.
 
         One that is not healthy is closed, and with it its server's idle sessions: nobody watches those, so when the
-        server was restarted they are lost too, and each would fail the next caller.
+        server was restarted they are lost too, and each would fail the next caller. One that is healthy, and not to be
+        kept, is closed alone.
 
         Raises:
             SessionStateError: The session is with no caller.
@@ -107,8 +108,10 @@ class PoolState:
             raise SessionStateError("this lease was released before")
         server.in_use -= 1
         if healthy and not server.retired:
-            server.idle.append(session)
-            return self._dispatch(now)
+            closing: list[Decision] = [] if keep else [self._close(session, server)]
+            if keep:
+                server.idle.append(session)
+            return [*closing, *self._dispatch(now)]
         return [self._close(session, server), *self._close_idle(server), *self._dispatch(now)]
 
     def closed(self, session: int, now: float) -> list[Decision]:

@@ -76,6 +76,18 @@ def read_result(
         raise EpisodeFailed(EndReason.PROTOCOL_ERROR, text) from error
 
 
+def done_at_once(answer: Answer) -> EpisodeFailed:
+    """Why an attempt failed whose reset brought the end of its episode.
+
+    Another attempt may find a beginning, but not where the environment says that it was cut short (``truncated``):
+    there was one, and it is over, such as a match that the other side has left.
+    """
+    text = "reset: the environment was done before the first step"
+    if not answer.truncated:
+        return EpisodeFailed(EndReason.ENVIRONMENT_ERROR, text)
+    return EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"{text}: {answer.text:.200}", is_final=True)
+
+
 def _read(
     result: Any,
     phase: str,

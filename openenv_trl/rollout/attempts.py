@@ -69,7 +69,7 @@ class Attempts:
                     return await self._attempt(episode, scope, background), None
                 except EpisodeFailed as failure:
                     pause_s = retry.pause_s(failure.reason, episode.attempts, limits, self._chance())
-                    if pause_s is None:
+                    if pause_s is None or failure.is_final:
                         return failure.reason, str(failure)
                     episode.failures.append(f"{failure.reason.value}: {failure}")
                     episode.enter(Phase.WAITING)

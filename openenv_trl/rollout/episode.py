@@ -16,7 +16,7 @@ import anyio
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError
 from openenv_trl.rollout.actions import ActionInterface, ParsedTurn
-from openenv_trl.rollout.answer import Answer, read_result
+from openenv_trl.rollout.answer import Answer, done_at_once, read_result
 from openenv_trl.rollout.conversation import Conversation, Heard, TokenRecord
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of, is_of_the_call
 from openenv_trl.rollout.limits import RolloutLimits
@@ -164,7 +164,7 @@ class Episode:
         result = await self._call("reset", limits.reset_timeout_s, lambda: session.reset(**self.task.reset))
         self.reset_s = anyio.current_time() - began
         if result.done:
-            raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, "reset: the environment was done before the first step")
+            raise done_at_once(result)
         self.first_observation = result.text
         self.messages = _with_observation(self.task.prompt, result.text, self.setting.observation_separator)
         try:

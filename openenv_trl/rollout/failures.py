@@ -21,11 +21,18 @@ from openenv_trl.rollout.trajectory import EndReason
 
 
 class EpisodeFailed(Exception):
-    """An attempt at an episode failed, for a reason; never leaves the engine."""
+    """An attempt at an episode failed, for a reason; never leaves the engine.
 
-    def __init__(self, reason: EndReason, message: str) -> None:
+    Args:
+        reason: The reason.
+        message: What happened.
+        is_final: Whether no other attempt can go better, whatever is tried again otherwise.
+    """
+
+    def __init__(self, reason: EndReason, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.is_final = is_final
 
 
 def failure_of(error: BaseException, phase: str) -> EpisodeFailed:

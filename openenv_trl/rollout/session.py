@@ -53,7 +53,11 @@ class SessionSource(Protocol):
         ...
 
     async def release(self, lease: Any, *, healthy: bool) -> None:
-        """Give a lease back. A session that is not healthy is closed and never lent again."""
+        """Give a lease back. A session that is not healthy is closed and never lent again.
+
+        Nor is one whose ``others_wait`` is true (`EnvClient.others_wait`): its episode was left before its end, and
+        others wait for what it does.
+        """
         ...
 
 

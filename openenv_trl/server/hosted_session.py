@@ -16,11 +16,12 @@ from openenv_trl.errors import ActionValidationError
 from openenv_trl.server.call_failure import failure_of
 from openenv_trl.server.execution import Placement, Where
 from openenv_trl.server.hooks import Hooks
-from openenv_trl.server.session import SessionEnd
+from openenv_trl.server.session import SessionEnd, SessionState
 from openenv_trl.server.session_life import SessionLife
 from openenv_trl.types import Action, CallToolAction, Observation, Tool
 from openenv_trl.wire.field_errors import error_list
 from openenv_trl.wire.model_values import dump_model
+from openenv_trl.wire.observations import says_that_others_wait
 from openenv_trl.wire.tools import ListToolsObservation
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class HostedSession(SessionLife):
         return bool(self._turns)
 
     @property
+    def others_wait(self) -> bool:
+        """Whether others wait for what this session does: its reset said so, and the episode is not over."""
+        return self._others_wait and self.session.state in (SessionState.IN_EPISODE, SessionState.BUSY)
+
+    @property
     def worker_pid(self) -> int | None:
         """The process that the environment lives in; None where it is this one."""
         return getattr(self._environment, "worker_pid", None)
@@ -118,6 +124,7 @@ class HostedSession(SessionLife):
         observation = await self._call("reset", placement.reset, hook, (), arguments, deadline_s, Observation)
         named = arguments.get("episode_id")
         self.episode_id = named if isinstance(named, str) else None
+        self._others_wait = says_that_others_wait(observation.metadata)
         return observation
 
     async def step(

@@ -192,6 +192,8 @@ class NativeDialogue:
                         session.reply = reply
                         if session.dialogue is not None:
                             session.dialogue.put(reply)
+                        elif session.hosted.others_wait:
+                            self._all.detach(session)  # its reset has just said so
             if self._channel is None or len(self._idle) >= _IDLE_WORKERS:
                 return
             idle = self._loop.create_future()

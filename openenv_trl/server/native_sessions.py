@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from openenv_trl.errors import SessionNotFoundError
+from openenv_trl.server.departed import COMES_BACK_S
 from openenv_trl.server.hosted_session import HostedSession
 from openenv_trl.wire import native_frames as frames
 from openenv_trl.wire.faults import Fault, WSErrorCode, fault_of
@@ -75,9 +76,15 @@ class NativeSessions:
                 dialogue.put(pack([frames.CLOSED, session.number, session.closing]))
 
     def detach(self, session: NativeSession) -> None:
-        """Keep a session whose connection broke, for as long as the host does."""
+        """Keep a session whose connection broke, for as long as the host does.
+
+        Where others wait for what it does, that is no longer than its client would need to come back.
+        """
         session.dialogue = None
-        self.host.release(session.hosted.session_id, timeout_s=self.settings.resume_timeout_s, broke=True)
+        timeout_s = self.settings.resume_timeout_s
+        if session.hosted.others_wait:
+            timeout_s = min(timeout_s, COMES_BACK_S)
+        self.host.release(session.hosted.session_id, timeout_s=timeout_s, broke=True)
 
     def take_up(self, session_id: str, token: str, number: int, dialogue: NativeDialogue) -> NativeSession:
         """Return the session of that id, now held by this dialogue.

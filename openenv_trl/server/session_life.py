@@ -78,6 +78,7 @@ class SessionLife:
         "_host",
         "_interruption",
         "_limit_s",
+        "_others_wait",
         "_own_loop",
         "_placement",
         "_task",
@@ -111,6 +112,7 @@ class SessionLife:
         self._thread_call: ThreadCall[Any] | None = None
         self._interruption: tuple[SessionEnd, str, OpenEnvError] | None = None
         self._cancellations = 0
+        self._others_wait = False
         self._limit_s = 0.0  # of the running call, where it has a deadline
 
     async def open(self) -> None:

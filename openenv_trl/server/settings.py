@@ -44,7 +44,8 @@ class AppSettings(BaseModel):
     """How long a session on an open, living connection may go without a call. Six hours: longer than any pause of a
     trainer between two batches; None for ever."""
     resume_timeout_s: float = Field(default=30.0, ge=0)
-    """How long a session on the native wire waits for its client to come back after its connection broke."""
+    """How long a session on the native wire waits for its client to come back after its connection broke. Two seconds
+    at most where others wait for what it does (``metadata["others_wait"]``), such as the other side of a match."""
     drain_timeout_s: float = Field(default=30.0, ge=0)
     """How long running episodes get to end after SIGTERM."""
     max_waiting: int = Field(default=4096, ge=0)

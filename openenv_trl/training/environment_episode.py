@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError
-from openenv_trl.rollout.answer import Answer, read_result
+from openenv_trl.rollout.answer import Answer, done_at_once, read_result
 from openenv_trl.rollout.failures import EpisodeFailed, failure_of
 from openenv_trl.rollout.session import SessionLease
 from openenv_trl.rollout.trajectory import EndReason
@@ -59,7 +59,7 @@ class EnvironmentEpisode:
             except EpisodeFailed as failure:
                 self._give_back(healthy=failure.reason is EndReason.CONFIGURATION_ERROR)
                 tried = self.progress.attempts
-                final = failure.reason in _FINAL
+                final = failure.is_final or failure.reason in _FINAL
                 if final or tried >= limits.max_attempts or anyio.current_time() >= self._deadline:
                     self.progress.failed(failure)
                     return None
@@ -141,8 +141,7 @@ class EnvironmentEpisode:
         arguments = self.progress.arguments
         answer = await self._call("reset", limits.reset_timeout_s, lambda: session.reset(**arguments))
         if answer.done:
-            text = "reset: the environment was done before the first step"
-            raise EpisodeFailed(EndReason.ENVIRONMENT_ERROR, text)
+            raise done_at_once(answer)
         return answer
 
     async def _step(

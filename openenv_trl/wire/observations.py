@@ -17,6 +17,9 @@ from openenv_trl.wire.plain_numbers import plain_number
 REWARD_NOT_FINITE = "reward_not_finite"
 """The key of the metadata under which a reward that is no finite number is told: "nan", "inf" or "-inf"."""
 
+OTHERS_WAIT = "others_wait"
+"""The key of the metadata by which a reset says that others wait for what this session does, until its episode ends."""
+
 _MOVED_OUT = {"reward", "done"}
 
 
@@ -55,6 +58,11 @@ def lost_reward(metadata: Any) -> str | None:
         return None
     told = cast("dict[str, Any]", metadata).get(REWARD_NOT_FINITE)
     return told if isinstance(told, str) else None
+
+
+def says_that_others_wait(metadata: Any) -> bool:
+    """Whether the metadata of a reset's observation say that others wait for what its session does."""
+    return isinstance(metadata, dict) and bool(cast("dict[str, Any]", metadata).get(OTHERS_WAIT))
 
 
 def parse_step_result(data: dict[str, Any]) -> StepResult[dict[str, Any]]:

@@ -96,6 +96,19 @@ async def test_an_unhealthy_session_is_closed_and_replaced(make_pool, servers):
     assert pool.metrics().opened == 2
 
 
+async def test_a_session_that_others_wait_for_is_closed_and_the_idle_ones_are_kept(make_pool, servers):
+    async with make_pool() as pool:
+        left, idle = await pool.acquire(), await pool.acquire()
+        await pool.release(idle)
+        left.session.others_wait = True
+        await pool.release(left)
+        assert (servers.closed, servers.open["a"]) == (1, [idle.session])
+        again, fresh = await pool.acquire(), await pool.acquire()
+        assert again.session is idle.session
+        assert fresh.session is not left.session
+    assert pool.metrics().opened == 3
+
+
 async def test_a_block_that_raises_gives_its_session_back_as_unhealthy(make_pool, servers):
     async with make_pool() as pool:
         with pytest.raises(ZeroDivisionError):

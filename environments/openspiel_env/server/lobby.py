@@ -56,6 +56,7 @@ class Lobby:
         policies: dict[int, Policy],
         join_timeout_s: float,
         turn_timeout_s: float,
+        leaver_loses: bool = False,
     ) -> Table:
         """Take a seat, and wait until all are taken and the player is to move.
 
@@ -68,6 +69,7 @@ class Lobby:
             policies: Who plays the seats that no session takes.
             join_timeout_s: How long to wait for the other seats to be taken.
             turn_timeout_s: How long any player of this table waits for one move.
+            leaver_loses: Whether a player of this table loses who leaves it or does not move in time.
 
         Raises:
             SessionStateError: The others did not come in time.
@@ -75,7 +77,7 @@ class Lobby:
         """
         table = self._table_for(name, terms, player)
         if table is None:
-            table = Table(name, game, policies, turn_timeout_s)
+            table = Table(name, game, policies, turn_timeout_s, leaver_loses=leaver_loses)
             self._waiting.setdefault(name, []).append((terms, table))
         table.sit_down(player, seeds)
         try:
@@ -119,5 +121,5 @@ class Lobby:
             f"No session took the seat of {missing} in the match '{table.name}' within {timeout_s:g} s. This one came "
             f"as player {player}; under that name wait now: {there}. The sessions of a match must be on one server "
             "process at the same time, each with an agent_player of its own, and with the same game_params, "
-            "opponent_policy and illegal_moves. OPENSPIEL_JOIN_TIMEOUT_S sets how long one waits."
+            "opponent_policy, illegal_moves and on_leave. OPENSPIEL_JOIN_TIMEOUT_S sets how long one waits."
         )

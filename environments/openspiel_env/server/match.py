@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from openenv_trl.errors import ConfigurationError
@@ -28,12 +28,19 @@ class EarlyEnd:
     """How a match ended before the game did.
 
     Attributes:
-        kind: An "illegal_move" loses it for its player; the others end it for all, as it stands.
+        kind: What happened.
         player: Whose doing it was.
+        loses: Whether that player loses it; else it ends for all, as it stands.
     """
 
     kind: EndKind
     player: int
+    loses: bool = False
+
+    @property
+    def is_of_one_gone(self) -> bool:
+        """Whether that player left, or did not move in time."""
+        return self.kind in ("left", "turn_timeout")
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Match:
         policies: Who plays the others.
         seed: Decides all that is random.
         task_seed: Where given, decides what is random before an agent's first move, in ``seed``'s place.
+        leaver_loses: Whether an agent loses who leaves or does not move in time; else the match has no result then.
 
     Attributes:
         game: The rules.
@@ -91,7 +99,10 @@ class Match:
         policies: Mapping[int, Policy],
         seed: int,
         task_seed: int | None = None,
+        *,
+        leaver_loses: bool = False,
     ) -> None:
+        self._leaver_loses = leaver_loses
         self.game = seeded(game, seed) if game.needs_seed else game
         self.agents = frozenset(agents)
         self.early_end: EarlyEnd | None = None
@@ -115,7 +126,7 @@ class Match:
     @property
     def truncated(self) -> bool:
         """Whether it ended without a result."""
-        return self.early_end is not None and self.early_end.kind != "illegal_move"
+        return self.early_end is not None and not self.early_end.loses
 
     def awaited(self) -> list[int]:
         """The agents who are to choose now; none while a policy is to, or once the match is over."""
@@ -164,12 +175,13 @@ class Match:
 
     def forfeit(self, player: int) -> None:
         """End the match as lost for a player: its return is the least that the game has."""
-        self.early_end = EarlyEnd("illegal_move", player)
+        self.early_end = EarlyEnd("illegal_move", player, loses=True)
 
     def stop(self, kind: EndKind, player: int) -> None:
-        """End the match without a result, where it is not over: every return stays as it is."""
+        """End the match, where it is not over: without a result, every return as it is, or as lost for a leaver."""
         if not self.over:
-            self.early_end = EarlyEnd(kind, player)
+            end = EarlyEnd(kind, player)
+            self.early_end = replace(end, loses=self._leaver_loses and end.is_of_one_gone)
 
     def returns(self) -> list[float]:
         """What each player has won so far.
@@ -178,7 +190,7 @@ class Match:
         keep what they have.
         """
         returns = [float(value) for value in self.state.returns()]
-        if self.early_end is not None and self.early_end.kind == "illegal_move":
+        if self.early_end is not None and self.early_end.loses:
             loser = self.early_end.player
             returns[loser] = self.game.rules.min_utility()
             total = self.game.rules.utility_sum()

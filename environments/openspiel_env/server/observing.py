@@ -11,7 +11,9 @@ from openspiel_env.server.wording import message_of
 _OVER = -4  # OpenSpiel's current_player() at the end
 
 
-def observation_of(match: Match, player: int, most_moves: int, *, initial: bool) -> OpenSpielObservation:
+def observation_of(
+    match: Match, player: int, most_moves: int, *, initial: bool, others_wait: bool = False
+) -> OpenSpielObservation:
     """The observation of a player who is to move, or whose match is over.
 
     Args:
@@ -19,15 +21,18 @@ def observation_of(match: Match, player: int, most_moves: int, *, initial: bool)
         player: Who is shown it.
         most_moves: Legal moves that the message names at most.
         initial: Whether this begins the episode: there is no reward then, unless the match is over at once.
+        others_wait: Whether other sessions play in the match.
     """
     over = match.over
     moves = match.take_moves(player)
     metadata: dict[str, Any] = {}
     if moves:
         metadata["moves"] = [{"player": move.player, "action": move.action, "move": move.text} for move in moves]
+    if initial and others_wait and not over:
+        metadata["others_wait"] = True
     if match.early_end is not None:
         metadata |= {"match_end": match.early_end.kind, "match_end_player": match.early_end.player}
-    if match.truncated:
+    if match.truncated or (initial and match.early_end is not None):  # in which this player never was to move
         metadata["truncated"] = True
     return OpenSpielObservation(
         info_state=match.view(player),

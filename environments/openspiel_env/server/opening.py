@@ -12,7 +12,7 @@ from openspiel_env.server import games
 from openspiel_env.server.opponents import SESSION, Policy, policy_for
 from openspiel_env.server.settings import MatchSettings, settings_from
 
-_SETTINGS = ("game_params", "agent_player", "opponent_policy", "illegal_moves")
+_SETTINGS = ("game_params", "agent_player", "opponent_policy", "illegal_moves", "on_leave")
 RESET_ARGUMENTS = ("seed", "episode_id", "task_seed", *_SETTINGS, "match")
 """What ``reset`` takes."""
 
@@ -82,7 +82,7 @@ def opening_of(name: str, arguments: Mapping[str, Any], defaults: MatchSettings)
         seed=arguments.get("seed"),
         task_seed=arguments.get("task_seed"),
         match_name=match_name,
-        terms=(str(game.rules), settings.illegal_moves, seats),
+        terms=(str(game.rules), settings.illegal_moves, settings.on_leave, seats),
     )
 
 

@@ -90,6 +90,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
         agent_player: int | None = None,
         opponent_policy: str | None = None,
         illegal_moves: str | None = None,
+        on_leave: str | None = None,
         match: str | None = None,
         **kwargs: Any,
     ) -> OpenSpielObservation:
@@ -105,6 +106,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             agent_player: Which player the agent is in this match; as on the server if None.
             opponent_policy: How the others move in this match; as on the server if None.
             illegal_moves: What an illegal move does in this match; as on the server if None.
+            on_leave: How a match with other sessions ends for the others when one leaves it; as on the server if None.
             match: A name under which sessions of this server meet, where ``opponent_policy`` has sessions play. Only
                 by `reset_async`, since the others are waited for.
             **kwargs: Not accepted; any other name is refused.
@@ -119,6 +121,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             "agent_player": agent_player,
             "opponent_policy": opponent_policy,
             "illegal_moves": illegal_moves,
+            "on_leave": on_leave,
             "match": match,
         }
         opening = opening_of(self.GAME, {**kwargs, **arguments}, self._defaults)
@@ -162,6 +165,7 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
             policies=opening.policies,
             join_timeout_s=opening.settings.join_timeout_s,
             turn_timeout_s=opening.settings.turn_timeout_s,
+            leaver_loses=opening.settings.on_leave == "loss",
         )
         return self._begin(opening, table.begun_match, table, episode_id, table.seed)
 
@@ -312,7 +316,8 @@ class OpenSpielEnvironment(Environment[OpenSpielAction, OpenSpielObservation, Op
 
     def _observation(self, match: Match, *, initial: bool = False) -> OpenSpielObservation:
         self._told_end = match.over
-        return observation_of(match, self._settings.agent_player, self._settings.max_listed_moves, initial=initial)
+        player, most_moves = self._settings.agent_player, self._settings.max_listed_moves
+        return observation_of(match, player, most_moves, initial=initial, others_wait=self._table is not None)
 
     def _begin(
         self, opening: Opening, match: Match, table: Table | None, episode_id: str | None, seed: int | None

@@ -13,7 +13,7 @@ from openspiel_env.server.opponents import COMPUTING, SESSION, SIMPLE, SeatPolic
 
 
 class MatchSettings(BaseModel):
-    """How a game is played; ``reset`` may change the first four of them for one episode."""
+    """How a game is played; ``reset`` may change the first five of them for one episode."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,6 +30,10 @@ class MatchSettings(BaseModel):
     illegal_moves: Literal["error", "loss"] = "error"
     """What an illegal move does. "error": nothing, and the agent is told what is legal. "loss": the game ends, and its
     return is the least that the game has. An error by default, since a lost game hides a misspelt move."""
+    on_leave: Literal["truncate", "loss"] = "truncate"
+    """How a match of several sessions ends when one leaves it, or does not move in time. "truncate": without a result,
+    every return as it is then. "loss": that one loses, as by an illegal move. Truncated by default: a trainer's limits
+    and failures end episodes too, and nobody has won by those."""
     max_listed_moves: int = Field(default=100, ge=1)
     """Legal moves that a message names at most. So many, that chess has all of its usual positions' and the board game
     go does not fill a model's context."""
@@ -89,6 +93,7 @@ ENVIRONMENT_VARIABLES = {
     "OPENSPIEL_AGENT_PLAYER": "agent_player",
     "OPENSPIEL_OPPONENT_POLICY": "opponent_policy",
     "OPENSPIEL_ILLEGAL_MOVES": "illegal_moves",
+    "OPENSPIEL_ON_LEAVE": "on_leave",
     "OPENSPIEL_MAX_LISTED_MOVES": "max_listed_moves",
     "OPENSPIEL_POLICIES": "policies",
     "OPENSPIEL_MAX_POLICY_EFFORT": "max_policy_effort",

@@ -1,7 +1,7 @@
 """A match that several sessions of one server play together.
 
 Whoever sits at a table waits until it is to move, or the match is over. Waiting holds no thread and ends: with a player
-who does not move in time, or who leaves, the match ends for all, without a result. Everything here runs on one event
+who does not move in time, or who leaves, the match ends for all. Everything here runs on one event
 loop; what a policy computes runs in a thread.
 """
 
@@ -63,6 +63,7 @@ class Table:
         game: The rules.
         policies: Who plays the seats that no session takes.
         turn_timeout_s: How long the others wait for one move.
+        leaver_loses: Whether a player loses who leaves or does not move in time.
 
     Attributes:
         match: The match; None until all seats are taken.
@@ -71,7 +72,15 @@ class Table:
         failure: Why the match could not begin.
     """
 
-    def __init__(self, name: str, game: Game, policies: dict[int, Policy], turn_timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        game: Game,
+        policies: dict[int, Policy],
+        turn_timeout_s: float,
+        *,
+        leaver_loses: bool = False,
+    ) -> None:
         self.name = name
         self.game = game
         self.match: Match | None = None
@@ -80,6 +89,7 @@ class Table:
         self.failure: OpenEnvError | None = None
         self._policies = policies
         self._turn_timeout_s = turn_timeout_s
+        self._leaver_loses = leaver_loses
         self._seeds: dict[int, Seeds] = {}
         self._waited_since = 0.0
         self._changed = anyio.Event()
@@ -124,8 +134,9 @@ class Table:
         seed = next((each.seed for each in given if each.seed is not None), None)
         self.seed = int.from_bytes(os.urandom(6), "big") if seed is None else seed
         self.task_seed = next((each.task_seed for each in given if each.task_seed is not None), None)
+        loses = self._leaver_loses
         try:
-            self.match = Match(self.game, self.taken, self._policies, self.seed, self.task_seed)
+            self.match = Match(self.game, self.taken, self._policies, self.seed, self.task_seed, leaver_loses=loses)
             await self._go_on(self.match, mover)
         except OpenEnvError as error:
             self.failure = error

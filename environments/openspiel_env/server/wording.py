@@ -108,6 +108,9 @@ def _early_ending(end: EarlyEnd, player: int) -> str:
         "turn_timeout": f"{who} did not move in time",
         "policy_failed": f"Player {end.player}'s policy failed",
     }
+    if end.loses:
+        loses = "You lose" if end.player == player else f"Player {end.player} loses"
+        return f"The match has ended: {why[end.kind]}. {loses}."
     return f"The match has ended without a result: {why[end.kind]}."
 
 

@@ -77,9 +77,7 @@ async def test_a_side_that_gives_up_truncates_the_other_side_and_gives_it_no_res
         return {"role": "assistant", "content": "I give up."} if gives_up else any_move(3)(messages)
 
     limits = RolloutLimits(max_turns=9, max_attempts=1, max_invalid_actions=0)
-    # Its session goes back to the pool, and nobody tells the server: the other waits as long as for a slow move.
-    server = provider(turn_timeout_s=0.5)
-    async with replica_pool(server, PoolSettings(max_replicas=1, sessions_per_replica=2)) as pool:
+    async with replica_pool(provider(), PoolSettings(max_replicas=1, sessions_per_replica=2)) as pool:
         engine = RolloutEngine(pool, None, limits=limits, fetch_schema=fetch_schema)
         stays, leaves = await engine.run(tasks, ScriptedMessagePolicy(respond))
     assert leaves.end_reason not in (EndReason.DONE, EndReason.TRUNCATED)
