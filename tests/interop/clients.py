@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ CODES = {
     "SessionCapacityError": "CAPACITY_REACHED",
     "EnvironmentFactoryError": "FACTORY_ERROR",
 }
+
+FREE_AGAIN_S = 15.0
+"""For a slot whose client has gone."""
 
 Seen = Any
 Addresses = dict[str, str]
@@ -140,10 +144,9 @@ async def capacity(players: Players, at: Addresses) -> Seen:
 
     refused = await refusal(second)
     await of(first.close())
-    for _ in range(200):  # the other side may take a moment to free the slot
-        last = await refusal(second)
-        if last["code"] == "none":
-            break
+    ends = time.monotonic() + FREE_AGAIN_S  # the other side may take a moment to free the slot
+    while (last := await refusal(second))["code"] != "none" and time.monotonic() < ends:
+        pass
     return {"refused": refused["code"], "1/1": "1/1" in refused["text"], "after close": last["code"]}
 
 
@@ -238,12 +241,10 @@ async def tool_steps(players: Players, at: Addresses) -> Seen:
 async def tools_capacity(players: Players, at: Addresses) -> Seen:
     """A client that is gone leaves a free slot, three times over."""
     for _ in range(3):
-        for _ in range(200):
-            outcome = await refusal(lambda: _count_once(players, at["lonely_desk"]))
-            if outcome["code"] == "none":
-                break
-        else:
-            return outcome["text"]
+        ends = time.monotonic() + FREE_AGAIN_S
+        while (outcome := await refusal(lambda: _count_once(players, at["lonely_desk"])))["code"] != "none":
+            if time.monotonic() > ends:
+                return outcome["text"]
     return "free again"
 
 

@@ -131,8 +131,8 @@ def _environment() -> dict[str, str]:
 def _wait_until_healthy(url: str) -> None:
     for _ in range(400):
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=10):
+            with urllib.request.urlopen(f"{url}/health", timeout=60):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.05)
     pytest.fail(f"{url} did not come up")

@@ -95,7 +95,7 @@ def test_pipelined_messages_are_answered_in_their_turn_by_both(addresses: Any) -
         for connection in (theirs, ours):
             for message in messages:
                 connection.send(json.dumps(message))
-        assert [ours.recv(timeout=30) for _ in messages] == [theirs.recv(timeout=30) for _ in messages]
+        assert [ours.recv(timeout=60) for _ in messages] == [theirs.recv(timeout=60) for _ in messages]
 
 
 @pytest.mark.parametrize("environment", ["desk", "probe"])
@@ -110,14 +110,14 @@ def test_the_socket_for_tools_alone_answers_alike(addresses: Any, environment: s
 def _both(addresses: Any, environment: str, path: str = "/ws") -> Iterator[list[ClientConnection]]:
     with contextlib.ExitStack() as stack:
         urls = [addresses[package][environment].replace("http", "ws") + path for package in ("theirs", "ours")]
-        yield [stack.enter_context(connect(url, compression=None)) for url in urls]
+        yield [stack.enter_context(connect(url, compression=None, open_timeout=60)) for url in urls]
 
 
 def _answer(connection: ClientConnection, message: str | bytes) -> str:
     with contextlib.suppress(ConnectionClosed):  # refused already; the refusal waits to be read
         connection.send(message)
     try:
-        answer = connection.recv(timeout=30)
+        answer = connection.recv(timeout=60)
     except ConnectionClosed as closed:
         return f"CLOSED {closed.rcvd.code if closed.rcvd else closed}"
     assert isinstance(answer, str)

@@ -172,7 +172,7 @@ def test_a_session_over_http_is_the_same_on_both(addresses: Any) -> None:
     """Create a session, call its tools, attach a socket's worth of state, and close it."""
     talks: dict[str, list[Any]] = {}
     for package in ("theirs", "ours"):
-        with httpx.Client(base_url=addresses[package]["desk"]) as http:
+        with httpx.Client(base_url=addresses[package]["desk"], timeout=60) as http:
 
             def ask(method: str, /, http: httpx.Client = http, **params: Any) -> dict[str, Any]:
                 return http.post("/mcp", json=_tool(method, **params)).json()
@@ -201,7 +201,7 @@ def _answer(servers: dict[str, str], ask: Ask) -> Answer:
         body = {"content": ask.body, "headers": {"Content-Type": "application/json"}}
     elif ask.body is not None:
         body = {"json": ask.body}
-    answer = httpx.request(ask.method, f"{servers[ask.environment]}{ask.path}", timeout=30, **body)
+    answer = httpx.request(ask.method, f"{servers[ask.environment]}{ask.path}", timeout=60, **body)
     kind = answer.headers.get("Content-Type", "")
     text = re.sub(r"errors\.pydantic\.dev/2\.\d+/", "errors.pydantic.dev/2/", answer.text)
     return Answer(answer.status_code, kind, json.loads(text) if kind == "application/json" else text)

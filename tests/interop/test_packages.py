@@ -61,12 +61,12 @@ MESSAGES: dict[str, list[dict[str, Any]]] = {
 def test_the_same_messages_bring_the_same_replies(name: str, addresses: Any) -> None:
     with contextlib.ExitStack() as stack:
         urls = [addresses[package][name].replace("http", "ws") + "/ws" for package in ("theirs", "ours")]
-        theirs, ours = (stack.enter_context(connect(url, compression=None)) for url in urls)
+        theirs, ours = (stack.enter_context(connect(url, compression=None, open_timeout=60)) for url in urls)
         for message in MESSAGES[name]:
             answers = []
             for connection in (theirs, ours):
                 connection.send(json.dumps(message))
-                answers.append(json.loads(connection.recv(timeout=30)))
+                answers.append(json.loads(connection.recv(timeout=60)))
             if name == "ported_text":
                 _take_out_the_rubrics_parts(answers[1])
             assert json.dumps(answers[1]) == json.dumps(answers[0]), message  # the order of fields too
