@@ -6,12 +6,13 @@ second environment costs no second round of generations.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -113,6 +114,13 @@ class EnvironmentSet:
         self._batching = batching or BatchSettings()
         self._exit = AsyncExitStack()
         self._engines_are_for: tuple[Any, ...] = ()
+
+    def unopened(self) -> EnvironmentSet:
+        """The same environments, for another event loop: without pools and engines."""
+        other = copy.copy(self)
+        other._environments = {n: replace(e, pool=None, engine=None) for n, e in self._environments.items()}
+        other._exit, other._engines_are_for = AsyncExitStack(), ()
+        return other
 
     @property
     def engines(self) -> dict[str, RolloutEngine]:

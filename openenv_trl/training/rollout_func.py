@@ -236,6 +236,16 @@ class EnvironmentRollout:
         if self._writer is not None:
             self._writer.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy begins with, in this process or another: settings and what was learned, and nothing that is open.
+
+        A copy opens sessions of its own with its first batch. It has no observer: two of them would tell of two runs
+        in one place.
+        """
+        fresh = {"_portal": None, "_writer": None, "_callback": None, "_trainer_state": None, "_observer": None}
+        opened = {"_environments": self._environments.unopened(), "_exit": contextlib.ExitStack(), "_runs": set[Any]()}
+        return {**self.__dict__, **fresh, **opened, "_further_columns": FurtherColumns(), "_closed": False}
+
     def __enter__(self) -> EnvironmentRollout:
         return self
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from datasets import Dataset, IterableDataset
 from openenv_trl.errors import ConfigurationError, ConnectionFailedError, RolloutFailureError
 from openenv_trl.rollout import EndReason, TextActions, read_parquet
 from openenv_trl.rollout.observer import Observers, Phase
+from openenv_trl.rollout.watch import RolloutWatch
 from openenv_trl.training import EnvironmentRollout
 from openenv_trl.training.batch_names import BatchNames
 from openenv_trl.training.generation import GenerationBridge
@@ -359,3 +362,31 @@ def test_a_parser_that_exits_ends_the_training_and_leaves_no_session(
         trainer.train()
     rollout.close()
     wait_for_sessions(blackjack_url, 0)
+
+
+def _pickled(rollout: EnvironmentRollout) -> EnvironmentRollout:
+    return pickle.loads(pickle.dumps(rollout))
+
+
+@pytest.mark.parametrize("copied", [_pickled, copy.deepcopy, copy.copy])
+def test_a_rollout_in_use_can_be_copied_and_the_copy_plays_in_sessions_of_its_own(
+    make_trainer: MakeTrainer, blackjack_url: str, copied: Callable[[EnvironmentRollout], EnvironmentRollout]
+) -> None:
+    def train(rollout: EnvironmentRollout) -> None:
+        trainer = make_trainer(rollout, rollout.prepare_dataset(rows()), max_steps=1)
+        Replies(trainer, lambda *_: call("stand"))
+        trainer.train()
+        assert trainer.state.global_step == 1
+
+    with EnvironmentRollout(blackjack_url, limits=LIMITS, seed=3, observer=RolloutWatch()) as rollout:
+        train(rollout)
+        with copied(rollout) as other:
+            assert (other.base_urls, other.limits, other.metrics) == (
+                rollout.base_urls,
+                rollout.limits,
+                rollout.metrics,
+            )
+            assert other.engines == {}, "nothing of it is open yet"
+            train(other)
+            assert other.engines[""] is not rollout.engines[""]
+        train(rollout)  # that the copy was closed is nothing to it
