@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says something about the machine and its other work, and nothing about a promise.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# How long an example takes says something about the machine and its other work, and nothing about a promise. Examples
+# are the same in each run, so that a change is what makes a test fail; `--hypothesis-profile explore` looks for new ones.
+ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", ANY_MACHINE)
+settings.register_profile("repeatable", ANY_MACHINE, derandomize=True)
+settings.load_profile("repeatable")
 
 # A run in the background of a script ignores interrupts, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -23,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(autouse=True)
 def written_modules_go_with_their_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget modules that a test wrote and imported: the next test's may have the same name."""
-    before = set(sys.modules)
+    before, path = set(sys.modules), list(sys.path)
     yield
     written = tmp_path_factory.getbasetemp()
     for name in set(sys.modules) - before:
@@ -31,4 +34,4 @@ def written_modules_go_with_their_test(tmp_path_factory: pytest.TempPathFactory)
         places = [found.origin, *(found.submodule_search_locations or ())] if isinstance(found, ModuleSpec) else []
         if any(place and Path(place).is_relative_to(written) for place in places):
             del sys.modules[name]
-    sys.path[:] = [entry for entry in sys.path if not Path(entry).is_relative_to(written)]
+    sys.path[:] = [entry for entry in sys.path if entry in path or not Path(entry).is_relative_to(written)]
