@@ -35,6 +35,7 @@ class LlamaCppPolicy(TokenServerPolicy):
         version: See `TokenServerPolicy`.
         stop_ids: Must be empty: the server takes none.
         extra_body: See `TokenServerPolicy`.
+        vocabulary_size: See `TokenServerPolicy`.
         settings: See `TokenServerPolicy`.
 
     Example:
@@ -50,10 +51,17 @@ class LlamaCppPolicy(TokenServerPolicy):
         seed: int | None = None,
         version: int | Callable[[], int | None] | None = None,
         extra_body: dict[str, Any] | None = None,
+        vocabulary_size: int | None = None,
         settings: EndpointSettings | None = None,
     ) -> None:
         super().__init__(
-            base_url, stop_ids=stop_ids, seed=seed, version=version, extra_body=extra_body, settings=settings
+            base_url,
+            stop_ids=stop_ids,
+            seed=seed,
+            version=version,
+            extra_body=extra_body,
+            vocabulary_size=vocabulary_size,
+            settings=settings,
         )
         if self.stop_ids:
             raise ConfigurationError(

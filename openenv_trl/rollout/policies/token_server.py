@@ -34,6 +34,9 @@ class TokenServerPolicy(ABC):
         version: The number of the weights that the servers hold, or a function that gives it; stamped on completions
             as it is when their prompt is sent. None where weights do not change.
         extra_body: More fields of each request, in place of those that are set here.
+        vocabulary_size: How many token ids the model that is trained has (its configuration's ``vocab_size``): a
+            server that gives any other serves another model, and is refused. None: it is not known, and what would not
+            be found in the model is not found here. No server tells the size of its own model.
         settings: Connections, deadlines, patience and credentials.
 
     Raises:
@@ -52,11 +55,13 @@ class TokenServerPolicy(ABC):
         seed: int | None = None,
         version: int | Callable[[], int | None] | None = None,
         extra_body: dict[str, Any] | None = None,
+        vocabulary_size: int | None = None,
         settings: EndpointSettings | None = None,
     ) -> None:
         self.endpoint = Endpoint(base_url, settings)
         self.stop_ids = sorted(set(stop_ids))
         self.version = version
+        self.vocabulary_size = vocabulary_size
         self._extra_body = dict(extra_body or {})
         self._seeds = PromptSeeds(seed)
         self._warned: set[str] = set()
@@ -129,9 +134,19 @@ class TokenServerPolicy(ABC):
         finished: bool,
         version: int | None,
     ) -> Completion | FailedCompletion:
-        """What was sampled, if it is whole."""
+        """What was sampled, if it is whole.
+
+        Raises:
+            ConfigurationError: It has an id that the model's vocabulary has not.
+        """
         if not ids:
             return FailedCompletion("the server gave an empty completion")
+        if self.vocabulary_size is not None and (unknown := max(ids)) >= self.vocabulary_size:
+            raise ConfigurationError(
+                f"The server at {self.endpoint.names} gave the token id {unknown}, and the model's vocabulary has "
+                f"{self.vocabulary_size} ids, from 0: it serves another model than the one that is trained. Start it "
+                "with that one, or give the address of a server that has it."
+            )
         given = (
             None if logprobs is None or any(value is None for value in logprobs) else [float(v or 0) for v in logprobs]
         )

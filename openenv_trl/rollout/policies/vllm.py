@@ -39,6 +39,7 @@ class VllmPolicy(TokenServerPolicy):
         seed: See `TokenServerPolicy`.
         version: See `TokenServerPolicy`.
         extra_body: See `TokenServerPolicy`.
+        vocabulary_size: See `TokenServerPolicy`.
         settings: See `TokenServerPolicy`.
 
     Example:
@@ -57,10 +58,17 @@ class VllmPolicy(TokenServerPolicy):
         seed: int | None = None,
         version: int | Callable[[], int | None] | None = None,
         extra_body: dict[str, Any] | None = None,
+        vocabulary_size: int | None = None,
         settings: EndpointSettings | None = None,
     ) -> None:
         super().__init__(
-            base_url, stop_ids=stop_ids, seed=seed, version=version, extra_body=extra_body, settings=settings
+            base_url,
+            stop_ids=stop_ids,
+            seed=seed,
+            version=version,
+            extra_body=extra_body,
+            vocabulary_size=vocabulary_size,
+            settings=settings,
         )
         self.model = model
         self.logprobs_mode: LogprobsMode | None = logprobs_mode

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from openenv_trl.errors import ConfigurationError
 from openenv_trl.rollout.policies import SglangPolicy, TokenServerPolicy, VllmPolicy
@@ -63,4 +64,16 @@ class InferenceArguments:
         Args:
             url: Its address.
         """
-        return _POLICIES[self.inference_kind](url)
+        return _POLICIES[self.inference_kind](url, vocabulary_size=_vocabulary_size(self.model_name_or_path))
+
+
+def _vocabulary_size(model: str) -> int | None:
+    """How many token ids the model has; None where its configuration cannot be read, or does not say."""
+    from transformers import AutoConfig
+
+    reader: Any = AutoConfig
+    try:
+        size: Any = getattr(reader.from_pretrained(model).get_text_config(), "vocab_size", None)
+    except (OSError, ValueError):
+        return None  # whoever loads the model says why
+    return size if isinstance(size, int) else None

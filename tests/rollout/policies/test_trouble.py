@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 
 from openenv_trl.errors import ConfigurationError, PolicyError
 from openenv_trl.rollout import Completion, FailedCompletion, SamplingParameters
-from openenv_trl.rollout.policies import EndpointSettings, VllmPolicy
+from openenv_trl.rollout.policies import (
+    EndpointSettings,
+    LlamaCppPolicy,
+    SglangPolicy,
+    TokenServerPolicy,
+    VllmPolicy,
+)
 from openenv_trl.rollout.policies.patience import GiveUp, Patience, Trouble, TryAgain
 from openenv_trl.rollout.policies.server_choice import ServerChoice
 
+GREEDY = SamplingParameters(max_new_tokens=2, greedy=True)
 SHORT = SamplingParameters(max_new_tokens=2)
 QUICK = EndpointSettings(backoff_s=0.01, backoff_max_s=0.05, away_timeout_s=20, busy_timeout_s=20)
 PROMPT = [1, 2, 3]
@@ -152,6 +159,20 @@ async def test_what_no_retry_can_mend_is_said_at_once(server: Any, policy: Any, 
     server.faults(fail_next=1, status=status)
     with pytest.raises(ConfigurationError, match=words):
         await policy(server.url).generate([PROMPT], SHORT)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [VllmPolicy, SglangPolicy, LlamaCppPolicy])
+async def test_an_id_that_the_vocabulary_has_not_is_told_with_the_server(
+    server: Any, kind: type[TokenServerPolicy]
+) -> None:
+    (given,) = await kind(server.url, settings=QUICK).generate([PROMPT], GREEDY)
+    assert isinstance(given, Completion)
+    highest = max(given.ids)
+    (fits,) = await kind(server.url, vocabulary_size=highest + 1, settings=QUICK).generate([PROMPT], GREEDY)
+    assert fits == given
+    with pytest.raises(ConfigurationError, match=rf"{server.url} gave the token id {highest}.* has {highest} ids"):
+        await kind(server.url, vocabulary_size=highest, settings=QUICK).generate([PROMPT], GREEDY)
 
 
 class Relay:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import urllib.request
@@ -39,6 +40,13 @@ def test_the_recipes_configuration_is_read_whole() -> None:
     assert "{model}" in inference.inference_command
     with pytest.raises(ConfigurationError, match="inference_url"):
         module.InferenceArguments(model_name_or_path="model")
+
+
+def test_the_recipes_policy_knows_the_size_of_the_models_vocabulary(playing_policy_path: Path) -> None:
+    size = json.loads((playing_policy_path / "config.json").read_text())["vocab_size"]
+    for model, known in ((str(playing_policy_path), size), ("/no/such/model", None)):
+        inference = recipe().InferenceArguments(model_name_or_path=model, inference_url="http://localhost:1")
+        assert inference.policy("http://localhost:1").vocabulary_size == known
 
 
 def test_the_inference_server_ends_with_its_block(playing_policy_path: Path) -> None:
