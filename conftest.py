@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says something about the machine and its other work, and nothing about a promise. Examples
-# are the same in each run, so that a change is what makes a test fail; `--hypothesis-profile explore` looks for new ones.
+# are the same in each run, so that a change is what makes a test fail; `--hypothesis-profile explore` looks for new
+# ones.
 ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", ANY_MACHINE)
 settings.register_profile("repeatable", ANY_MACHINE, derandomize=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from openenv_trl.errors import ConfigurationError, OpenEnvError
+from openenv_trl.errors import ConfigurationError, EnvironmentExecutionError, OpenEnvError
 from openspiel_env.server.games import Game
 from openspiel_env.server.match import Match
 from openspiel_env.server.opponents import Policy
@@ -148,12 +148,15 @@ class Table:
 
         Raises:
             ConfigurationError: It cannot begin.
+            EnvironmentExecutionError: It broke as it began.
         """
         with anyio.move_on_after(timeout_s):
             while self.match is None and self.failure is None:
                 await self._changed.wait()
         if self.failure is not None:
-            raise ConfigurationError(str(self.failure)) from self.failure
+            # A copy: each who waits raises one of its own.
+            refused = isinstance(self.failure, ConfigurationError)
+            raise (ConfigurationError if refused else EnvironmentExecutionError)(str(self.failure)) from self.failure
         return self.match is not None
 
     async def play(self, match: Match, player: int, action: int | None) -> None:
