@@ -16,6 +16,7 @@ from openenv_trl.environment_checker.episodes import Moment, Player, attempt, cl
 from openenv_trl.environment_checker.lost_numbers import place_of_lost_number
 from openenv_trl.environment_checker.report import Finding
 from openenv_trl.environment_checker.sampling import sample
+from openenv_trl.plain_numbers import plain_number
 from openenv_trl.types import EnvironmentMetadata, Observation, State
 from openenv_trl.wire.codec import encode
 from openenv_trl.wire.model_values import dump_model
@@ -191,7 +192,8 @@ def _content_findings(call: str, observation: Observation) -> Iterator[Finding]:
 
 
 def _is_finite_number(value: object) -> bool:
-    return isinstance(value, (bool, int, float)) and math.isfinite(value)
+    number = plain_number(value)
+    return number is not None and math.isfinite(number)
 
 
 def _state_findings(player: Player, moment: Moment, steps: int, episode_id: str) -> Iterator[Finding]:

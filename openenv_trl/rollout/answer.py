@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
+from openenv_trl.plain_numbers import plain_number
 from openenv_trl.rollout.failures import EpisodeFailed
 from openenv_trl.rollout.observation import observation_text
 from openenv_trl.rollout.observation_cut import Cut
@@ -17,7 +18,6 @@ from openenv_trl.rollout.strategies.tool_errors import MODELS_FAULT, ToolErrorRu
 from openenv_trl.rollout.text_rules import TextRules
 from openenv_trl.rollout.trajectory import EndReason
 from openenv_trl.wire.observations import lost_reward
-from openenv_trl.wire.plain_numbers import plain_number
 
 
 @dataclass(frozen=True)

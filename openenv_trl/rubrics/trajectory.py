@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from openenv_trl.plain_numbers import plain_number
 from openenv_trl.rubrics.rubric import Rubric, Score
 
 
@@ -81,8 +82,8 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
         steps = self.trajectory
         if not steps:
             return []
-        score = self.score_trajectory(steps)
-        if not isinstance(score, int | float):
+        score = plain_number(self.score_trajectory(steps))
+        if score is None:
             raise ValueError("the shares of an asynchronous score cannot be computed here: await the rubric instead")
         return [self.gamma ** (len(steps) - 1 - t) * score for t in range(len(steps))]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+from openenv_trl.plain_numbers import plain_number
 from openenv_trl.types import Observation, StepResult
 from openenv_trl.wire.model_values import dump_model
-from openenv_trl.wire.plain_numbers import plain_number
 
 REWARD_NOT_FINITE = "reward_not_finite"
 """The key of the metadata under which a reward that is no finite number is told: "nan", "inf" or "-inf"."""

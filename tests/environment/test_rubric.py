@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import numpy as np
 import pytest
 
 from openenv_trl.rubrics.rubric import Gate, Rubric, RubricDict, RubricList, Sequential, WeightedSum
@@ -149,3 +151,15 @@ def test_an_episodes_score_comes_at_its_end_and_is_shared_out_over_its_steps() -
     assert (other.gamma, other.intermediate_reward) == (0.5, 0.25)
     with pytest.raises(ValueError, match="gamma"):
         Length(gamma=2)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.int64, np.asarray, Fraction])
+def test_a_score_of_another_librarys_number_is_shared_out_too(number: Any) -> None:
+    class Counted(Length):
+        def score_trajectory(self, trajectory: list[tuple[Any, Any]]) -> Any:
+            return number(len(trajectory))
+
+    rubric = Counted(gamma=0.5)
+    rubric("a", SimpleNamespace(done=False))
+    rubric("b", SimpleNamespace(done=True))
+    assert rubric.compute_step_rewards() == [1.0, 2.0]

@@ -118,6 +118,13 @@ class RewardText(Sound):
         return Answer.model_construct(text="", metadata={}, done=super().step(action).done, reward="much")
 
 
+class RewardOfNumpy(Sound):
+    def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
+        answer = super().step(action)
+        answer.reward = numpy.float32(answer.reward)  # which pydantic does not look at here
+        return answer
+
+
 class DoneIsANumber(Sound):
     def step(self, action: Guess, timeout_s: float | None = None, **kwargs: Any) -> Answer:
         return Answer.model_construct(text="", metadata={}, done=int(super().step(action).done), reward=0.0)
@@ -409,6 +416,7 @@ class UntypedActions(Environment[Action, Answer, State]):
         (ShowsAnUnknownNumber, ["observation-nan"]),
         (RewardNaN, ["reward"]),
         (RewardText, ["reward"]),
+        (RewardOfNumpy, []),
         (DoneIsANumber, ["done"]),
         (DoneAtReset, ["reset-done"]),
         (StateIsADict, ["state-type"]),

@@ -12,9 +12,9 @@ import numpy
 import pytest
 import torch
 
+from openenv_trl.plain_numbers import plain_number
 from openenv_trl.types import Observation
 from openenv_trl.wire.observations import has_finite_reward, serialize_observation
-from openenv_trl.wire.plain_numbers import plain_number
 
 
 class Loose(Observation):
