@@ -27,7 +27,7 @@ from openenv_trl.rollout.limits import RolloutLimits
 from openenv_trl.rollout.metrics import rollout_metrics, warn_of_group_mismatches
 from openenv_trl.rollout.observer import RolloutObserver, observed
 from openenv_trl.rollout.policy import MessagePolicy, Policy, SamplingParameters
-from openenv_trl.rollout.refusals import RefusalWatch
+from openenv_trl.rollout.refusals import NothingButRefusals, RefusalWatch
 from openenv_trl.rollout.running import Run
 from openenv_trl.rollout.session import SessionLease, SessionSource
 from openenv_trl.rollout.strategies import HedgeSlowCalls, RolloutStrategies
@@ -142,6 +142,11 @@ class RolloutEngine:
         return dict(self._metrics)
 
     @property
+    def has_played(self) -> bool:
+        """Whether the environment has ever played a task for this engine."""
+        return self._refusals.has_played
+
+    @property
     def counts(self) -> dict[str, int]:
         """What happened in the last run beside its episodes: "hedges", "hedges_won" and "hedge_mismatches"."""
         return dict(self._counts)
@@ -241,25 +246,36 @@ class RolloutEngine:
             max_concurrent_episodes=self._max_concurrent_episodes,
             on_trajectory=on_trajectory,
         )
-        with observed(observer, run.episodes), first_error_alone():
-            async with anyio.create_task_group() as service:
-                if not shared:
-                    service.start_soon(batched.serve)
-                await run.play(self.limits.batch_timeout_s)
-                service.cancel_scope.cancel()
-        result = run.result()
-        trajectories = result.trajectories
+        with self._refusals.run() as watched:
+            with observed(observer, run.episodes), first_error_alone():
+                async with anyio.create_task_group() as service:
+                    if not shared:
+                        service.start_soon(batched.serve)
+                    await run.play(self.limits.batch_timeout_s)
+                    service.cancel_scope.cancel()
+            result = run.result()
+            trajectories = result.trajectories
+            refused = self._refused(trajectories, watched)
         self._last_report = bias_report(trajectories, result.left_out, task_key=self._task_key)
         tools = [tool.name for tool in self.actions.tools]
         numbers = rollout_metrics(trajectories, batch_sizes=() if shared else batched.batch_sizes, tools=tools)
         self._counts = dict(attempts.counts)
         counts = {name: float(count) for name, count in self._counts.items()}
         self._metrics = numbers | self._last_report.metrics() | counts
-        self._refusals.ended((each.end_reason, each.error) for each in trajectories)
+        if refused is not None:
+            raise refused
         if self._last_report.dropped:
             logger.info("%s", self._last_report)
         warn_of_group_mismatches(trajectories)
         return trajectories
+
+    def _refused(self, trajectories: Sequence[Trajectory], run: object) -> NothingButRefusals | None:
+        try:
+            self._refusals.ended(((each.end_reason, each.error) for each in trajectories), run)
+        except NothingButRefusals as error:
+            error.trajectories = trajectories
+            return error
+        return None
 
     async def _check_repeatable(self, base_url: str) -> None:
         """Refuse to hedge an environment whose episodes cannot be repeated.

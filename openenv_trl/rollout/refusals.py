@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from openenv_trl.errors import ActionValidationError, ConfigurationError
-from openenv_trl.rollout.trajectory import EndReason
+from openenv_trl.rollout.trajectory import EndReason, Trajectory
 
 SUSPICIOUS_REFUSALS = 8
 """Refusals of the same kind, with nothing ever accepted, that are no longer chance."""
 
 _STRUCTURAL = ("missing", "extra_forbidden")
+
+
+class NothingButRefusals(ConfigurationError):
+    """An environment refused every task of a run, and has never played one.
+
+    Attributes:
+        trajectories: What the run brought back: for who knows of other runs, in which it has played.
+    """
+
+    trajectories: Sequence[Trajectory] = ()
 
 
 class RefusalWatch:
@@ -20,12 +31,35 @@ class RefusalWatch:
     A model can fill fields with wrong values; the names of the fields come from the action interface. If the
     environment has never accepted an action, and refused several for missing or unknown fields, the interface does
     not fit it. If it has never played a task, and refused all that it was given, then the run is set up wrongly.
+
+    Runs may go on at once. A refusal comes sooner than the end of an episode, so a run of refused tasks proves nothing
+    while those that had begun beside it are played.
     """
 
     def __init__(self) -> None:
         self._accepted = False
         self._played = False
         self._structural = 0
+        self._running: set[object] = set()
+        self._may_play: set[object] | None = None
+        """The runs that went on when the first run of nothing but refusals ended, as far as they still do."""
+
+    @property
+    def has_played(self) -> bool:
+        """Whether the environment has ever played a task."""
+        return self._played
+
+    @contextmanager
+    def run(self) -> Generator[object]:
+        """A run goes on in the block; what it gives names the run to `ended`."""
+        run = object()
+        self._running.add(run)
+        try:
+            yield run
+        finally:
+            self._running.discard(run)
+            if self._may_play is not None:
+                self._may_play.discard(run)
 
     def accepted(self) -> None:
         """The environment took an action."""
@@ -50,26 +84,31 @@ class RefusalWatch:
                 "the environment's schema (GET /schema shows them)."
             ) from error
 
-    def ended(self, ends: Iterable[tuple[EndReason | None, str | None]]) -> None:
+    def ended(self, ends: Iterable[tuple[EndReason | None, str | None]], run: object = None) -> None:
         """Episodes that were played together have ended.
 
         Args:
             ends: How each ended, and what went wrong if something did.
+            run: Which run they were; None where there is one at a time.
 
         Raises:
-            ConfigurationError: The environment refused every one, and has never taken another: the text has its words.
+            NothingButRefusals: The environment refused every one, and has never taken another: the text has its words.
         """
         listed = list(ends)
         refused = [error for reason, error in listed if reason is EndReason.CONFIGURATION_ERROR]
         self._played = self._played or any(reason is not None and not reason.is_failure for reason, _ in listed)
         if self._played or not refused or len(refused) < len(listed):
             return
+        if self._may_play is None:
+            self._may_play = set(self._running)
+        if self._may_play - {run}:
+            return
         words = list(dict.fromkeys(error or "" for error in refused))
         more = f" (and {len(words) - 1} more such texts)" if len(words) > 1 else ""
-        raise ConfigurationError(
+        raise NothingButRefusals(
             f"The environment refused all {len(refused)} episodes that it was asked for, and has played none so far: "
-            f"{words[0]}{more} What is asked for are the task's reset arguments (the dataset's columns) and, on the "
-            "server, its settings: correct those. It was not tried again, since that cannot help."
+            f"{words[0]:.2000}{more} What is asked for are the task's reset arguments (the dataset's columns) and, on "
+            "the server, its settings: correct those. It was not tried again, since that cannot help."
         )
 
 

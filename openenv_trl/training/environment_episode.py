@@ -88,7 +88,8 @@ class EnvironmentEpisode:
             self._sessions.mistake = self._sessions.mistake or error
             text = progress.failed(EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"step: {error}"))
         if progress.is_over and self._lease is lease:
-            self._give_back(healthy=not progress.has_failed)
+            in_vain = progress.end_reason is EndReason.CONFIGURATION_ERROR  # the session is as good as before
+            self._give_back(healthy=in_vain or not progress.has_failed)
         return text
 
     async def begin_and_play(

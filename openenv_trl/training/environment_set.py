@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 
 from openenv_trl.client import fetch_health, fetch_promises, fetch_schema
-from openenv_trl.errors import OpenEnvError
+from openenv_trl.errors import ConfigurationError, OpenEnvError
 from openenv_trl.providers.replica_pool import ReplicaPool
 from openenv_trl.rollout import (
     RolloutEngine,
@@ -36,6 +36,7 @@ from openenv_trl.rollout.metrics import rollout_metrics
 from openenv_trl.rollout.observer import RolloutObserver, observed
 from openenv_trl.rollout.play import asking, open_pool
 from openenv_trl.rollout.policy import Policy
+from openenv_trl.rollout.refusals import NothingButRefusals
 from openenv_trl.rollout.servers import most_sessions
 from openenv_trl.rollout.session import SessionSource
 from openenv_trl.training.environments import ALONE, EnvironmentSpec
@@ -65,11 +66,13 @@ class BatchResult:
         trajectories: One for each task, in the tasks' order.
         metrics: Numbers of the whole batch; those of an environment of several have ``<name>/`` before theirs.
         report: What was kept and dropped, of all environments together.
+        refused: Of each environment that refused all its tasks, and has never played one here, what it says.
     """
 
     trajectories: list[Trajectory]
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     report: BiasReport | None = None
+    refused: Mapping[str, ConfigurationError] = field(default_factory=dict[str, ConfigurationError])
 
 
 class EnvironmentSet:
@@ -126,6 +129,11 @@ class EnvironmentSet:
     def engines(self) -> dict[str, RolloutEngine]:
         """The engine of each environment that has one yet."""
         return {name: e.engine for name, e in self._environments.items() if e.engine is not None}
+
+    @property
+    def played(self) -> frozenset[str]:
+        """The environments that have ever played a task here."""
+        return frozenset(name for name, engine in self.engines.items() if engine.has_played)
 
     async def open(self) -> None:
         """Check the servers, and make the pools. One server of each environment that answers is enough.
@@ -191,7 +199,8 @@ class EnvironmentSet:
             observer: Hears of all episodes, by their task's place.
 
         Raises:
-            OpenEnvError: As `RolloutEngine.run`; the episodes of all environments are then cancelled.
+            OpenEnvError: As `RolloutEngine.run`; the episodes of all environments are then cancelled. Refused tasks are
+                no such error: another process may have played others of their environment.
         """
         rows: dict[str, list[int]] = {}
         for row, task in enumerate(tasks):
@@ -201,13 +210,19 @@ class EnvironmentSet:
         left_out: list[Trajectory] = []
         counts: Counter[str] = Counter()
         further = itertools.count(len(tasks))
+        refused: dict[str, ConfigurationError] = {}
 
         async def play(name: str) -> None:
             engine = self._environments[name].engine
             assert engine is not None, "made before it plays"
             part = None if observer is None else ObservedPart(observer, rows[name], further)
             own = [tasks[row] for row in rows[name]]
-            for row, trajectory in zip(rows[name], await engine.run(own, shared, observer=part), strict=True):
+            trajectories: Sequence[Trajectory]
+            try:
+                trajectories = await engine.run(own, shared, observer=part)
+            except NothingButRefusals as error:
+                refused[name], trajectories = error, error.trajectories
+            for row, trajectory in zip(rows[name], trajectories, strict=True):
                 trajectory.environment = name
                 played[row] = trajectory
             if engine.last_report is not None:
@@ -236,7 +251,7 @@ class EnvironmentSet:
                 metrics |= pool.metrics().numbers("pool/" if name == ALONE else f"{name}/pool/")
         report = bias_report(trajectories, left_out)
         metrics |= report.metrics() | {key: float(count) for key, count in counts.items()}
-        return BatchResult(trajectories, metrics, report)
+        return BatchResult(trajectories, metrics, report, refused)
 
     def _tools_of(self, name: str) -> Sequence[Tool]:
         engine = self._environments[name].engine

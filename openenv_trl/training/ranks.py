@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from openenv_trl.errors import RolloutFailureError
+from openenv_trl.errors import ConfigurationError, RolloutFailureError
 from openenv_trl.training.batch_tally import BatchTally
 
 T = TypeVar("T")
@@ -26,11 +26,15 @@ class RankReport:
         problem: What ended it, as "Type: message"; None where it was played.
         tally: How its episodes ended.
         outcomes: The results that curricula learn from: by environment and level, in the order of the episodes.
+        refused: Of each environment that refused all tasks of this rank's part, what it says.
+        played: The environments that have ever played a task for this rank.
     """
 
     problem: str | None = None
     tally: BatchTally = field(default_factory=BatchTally)
     outcomes: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, "dict[str, list[float]]"])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    played: frozenset[str] = frozenset()
 
 
 def gather_from_ranks(trainer: Any, value: T) -> list[T]:
@@ -66,6 +70,19 @@ def raise_together(reports: Sequence[RankReport], rank: int, own: BaseException 
             raise RolloutFailureError(
                 f"Rank {other} could not play its part of the batch, so all ranks stop. It says: {report.problem}"
             )
+
+
+def raise_refused(reports: Sequence[RankReport]) -> None:
+    """Raise, on every rank alike, where an environment refuses all that it is asked for, and plays for no rank.
+
+    Raises:
+        ConfigurationError: One does; the message has its words.
+    """
+    played = {name for report in reports for name in report.played}
+    for report in reports:
+        for name, text in report.refused.items():
+            if name not in played:
+                raise ConfigurationError(f"{name}: {text}" if name else text)
 
 
 def merge_outcomes(reports: Sequence[RankReport]) -> dict[str, dict[str, list[float]]]:

@@ -42,7 +42,7 @@ from openenv_trl.training.dataset_columns import FurtherColumns
 from openenv_trl.training.environment_set import BatchResult, EnvironmentSet
 from openenv_trl.training.environments import ALONE, ENVIRONMENT_COLUMN, EnvironmentAddresses, environment_specs
 from openenv_trl.training.generation import GenerationBridge, trainer_generate, trainer_lockstep, trainer_stop_ids
-from openenv_trl.training.ranks import RankReport, gather_from_ranks, merge_outcomes, raise_together
+from openenv_trl.training.ranks import RankReport, gather_from_ranks, merge_outcomes, raise_refused, raise_together
 from openenv_trl.training.rows import trajectories_to_rows
 from openenv_trl.training.skipped_steps import SkippedSteps, Verdict
 from openenv_trl.training.tasks import SharedRandomness, check_environment, tasks_from_prompts
@@ -145,6 +145,8 @@ class EnvironmentRollout:
             strategies=strategies,
         )
         self._trainer_state: Any = None
+        self._is_taken_up = False
+        """Whether the training began in another process: its environments have played there."""
         self._portal: anyio.from_thread.BlockingPortal | None = None
         self._runs: set[anyio.CancelScope] = set()
         self._closed = False
@@ -320,9 +322,17 @@ class EnvironmentRollout:
     def _share(self, result: BatchResult, error: Exception | None, trainer: Any) -> list[RankReport]:
         """Tell all ranks how it went, and hear it of them; raise here if any had to stop."""
         problem = None if error is None else f"{type(error).__name__}: {error}"
-        own = RankReport(problem, BatchTally.of(result.trajectories), self.curricula.outcomes(result.trajectories))
+        own = RankReport(
+            problem,
+            BatchTally.of(result.trajectories),
+            self.curricula.outcomes(result.trajectories),
+            {name: str(refusal) for name, refusal in result.refused.items()},
+            self._environments.played,
+        )
         reports = gather_from_ranks(trainer, own)
         raise_together(reports, int(trainer.accelerator.process_index), error)
+        if not self._is_taken_up:
+            raise_refused(reports)
         return reports
 
     def _judge(
@@ -357,6 +367,7 @@ class EnvironmentRollout:
             trainer.add_callback(self._callback)
         if trainer.state is not self._trainer_state:  # another run of training: a new one, or one taken up again
             self._trainer_state = trainer.state
+            self._is_taken_up = int(trainer.state.global_step) > 0
             kept: dict[str, Any] = getattr(trainer.state, "stateful_callbacks", None) or {}
             self.curricula.restore(kept.get(_STATE_KEY, {}))
         return self._portal

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import anyio
 import pytest
 import uvicorn
 
@@ -176,6 +177,53 @@ async def test_refused_tasks_after_a_played_one_end_no_run(engine: Any, say: Any
         await playing.run(with_games(tasks, "chess"), say(HIT))
         played = await playing.run(with_games(tasks, *["nosuch"] * 4), say(HIT))
         assert [told(each) for each in played] == [(EndReason.CONFIGURATION_ERROR, f"reset: {NO_GAME}", 1, None)] * 4
+
+
+async def test_runs_of_refused_tasks_prove_nothing_while_those_that_began_beside_them_are_played(
+    say: Any, tokenizer: Any, tasks: Any
+) -> None:
+    """A refusal comes at once, and an episode ends late: of groups that are played side by side, bad ones end first."""
+    Games.resets, Games.built = [], []
+    engine, may_end = RolloutEngine(PoolInThisProcess(), tokenizer), anyio.Event()
+
+    class Thinks:
+        said = say(HIT)
+
+        async def generate(self, prompts: Any, sampling: Any) -> Any:
+            await may_end.wait()
+            return await self.said.generate(prompts, sampling)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(engine.run, with_games(tasks, "chess"), Thinks())
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(2):
+            played = await engine.run(with_games(tasks, "nosuch"), say(HIT))
+            assert [told(each) for each in played] == [(EndReason.CONFIGURATION_ERROR, f"reset: {NO_GAME}", 1, None)]
+        may_end.set()
+    played = await engine.run(with_games(tasks, "nosuch"), say(HIT))
+    assert played[0].end_reason is EndReason.CONFIGURATION_ERROR
+
+
+async def test_runs_side_by_side_of_nothing_but_refused_tasks_are_raised(say: Any, tokenizer: Any, tasks: Any) -> None:
+    Games.resets, Games.built = [], []
+    engine = RolloutEngine(PoolInThisProcess(), tokenizer)
+    raised: list[ConfigurationError] = []
+
+    async def play() -> None:
+        for _ in range(3):
+            try:
+                await engine.run(with_games(tasks, "nosuch"), say(HIT))
+            except ConfigurationError as error:
+                raised.append(error)
+                return
+
+    await engine.prepare()
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(play)
+    assert len(raised) == 4
+    assert NO_GAME in str(raised[0])
+    assert len(Games.resets) <= 8, "those that began together, and at most one more of each"
 
 
 async def test_a_session_that_was_asked_in_vain_is_lent_again(engine: Any, say: Any, tasks: Any) -> None:

@@ -27,6 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 from openenv_trl import Action, Environment, Observation, State, create_app, tool
+from openenv_trl.errors import ConfigurationError
 
 class Unruly(Environment[Action, Observation, State]):
     """Fails in the way that its reset is told to."""
@@ -36,6 +37,7 @@ class Unruly(Environment[Action, Observation, State]):
     def reset(self, seed=None, episode_id=None, way="none", until=None, **kwargs: Any):
         self._state = State(episode_id=episode_id); self.way = way; self.until = until
         if way == "reset raises": raise RuntimeError("the deck is missing")
+        if way == "reset refuses": raise ConfigurationError("there is no deck of that name")
         return Observation(metadata={})
     def step(self, action, timeout_s=None, **kwargs: Any): return self._end()
     @property

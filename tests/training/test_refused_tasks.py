@@ -96,6 +96,7 @@ def test_a_factorys_step_that_cannot_be_done_costs_its_own_episode() -> None:
         assert batch(factory, ["chess"], number=0) == [None]
         assert factory.metrics["failed/configuration_error"] == 1.0
         assert batch(factory, ["chess"]) == [1.0]
+    assert games.unhealthy == 0, "a session that was asked in vain is lent again"
 
 
 def test_a_reward_functions_refused_completions_are_not_played_again() -> None:

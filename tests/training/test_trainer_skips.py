@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from openenv_trl.errors import RolloutFailureError
+from openenv_trl.errors import ConfigurationError, RolloutFailureError
 from openenv_trl.rollout import read_parquet
 from openenv_trl.training import CurriculumLevel, EnvironmentRollout, StagedCurriculum
 
@@ -94,6 +94,25 @@ def test_after_too_many_in_a_row_training_stops_with_the_cause_and_the_servers_s
     assert "8 environment_error (step: " in str(run.error)
     assert f"{unruly_url} is healthy" in str(run.error)
     assert len(read_parquet(tmp_path / "t")) == 32, "the last batch is stored too: it is what one wants to look at"
+
+
+def test_a_run_taken_up_again_skips_a_first_batch_of_refused_rows_and_a_new_one_ends_with_it(
+    make_trainer: MakeTrainer, unruly_url: str, tmp_path: Path
+) -> None:
+    def train(ways: list[str], **resume: Any) -> int:
+        with EnvironmentRollout(unruly_url, limits=LIMITS) as rollout:
+            data = rollout.prepare_dataset(batches(*ways))
+            trainer = make_trainer(
+                rollout, data, max_steps=3, save_strategy="steps", save_steps=1, shuffle_dataset=False
+            )
+            Replies(trainer, lambda *_: call("stand"))
+            trainer.train(**resume)
+            return int(trainer.state.global_step)
+
+    with pytest.raises(ConfigurationError, match="there is no deck of that name"):
+        train(["reset refuses", "none", "none"])
+    assert train(["none", "reset refuses", "none"]) == 3
+    assert train(["none", "reset refuses", "none"], resume_from_checkpoint=str(tmp_path / "checkpoint-1")) == 3
 
 
 def test_a_curriculum_advances_and_is_taken_up_again_from_a_checkpoint(

@@ -67,6 +67,8 @@ def two(rounds_url: str, tiny_policy_path: Path, tmp_path_factory: pytest.TempPa
             {"name": "unequal", "rounds": [1, 3]},
             {"name": "one_rank_fails", "rounds": [1, 3], "ways": ["none", "reset raises"]},
             {"name": "both_fail", "rounds": [1, 3], "ways": ["reset raises"] * 2, "max_skipped_steps": 1, "steps": 5},
+            {"name": "one_rank_refused", "rounds": [1, 3], "ways": ["none", "reset refuses"]},
+            {"name": "both_refused", "rounds": [1, 3], "ways": ["reset refuses"] * 2, "max_skipped_steps": 1},
             {"name": "one_rank_raises", "rounds": [3, 3], "urls": {"1": NOWHERE}},
             {"name": "own_models", "rounds": [2, 1], "ways": ["reset raises", "none"], "shared_server": False},
         ],
@@ -120,6 +122,21 @@ def test_ranks_on_which_nothing_is_sound_skip_together_and_stop_together(two: Ra
     assert all("RolloutFailureError: 8 of 8 episodes failed" in str(error) for error in errors), errors
     assert all("2 steps in a row" in str(error) and "the deck is missing" in str(error) for error in errors)
     assert len(list((two.output / "both_fail").glob("*.parquet"))) == 4, "two batches of two ranks, and then no more"
+
+
+@pytest.mark.timeout(290)
+def test_a_rank_all_of_whose_rows_are_refused_ends_no_run_that_others_play(two: Ranks) -> None:
+    results = two.results("one_rank_refused")
+    assert [result["error"] for result in results] == [None, None]
+    assert results[0]["rewards"] == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.timeout(290)
+def test_ranks_all_of_whose_rows_are_refused_end_together_with_the_environments_words(two: Ranks) -> None:
+    errors = [str(result["error"]) for result in two.results("both_refused")]
+    assert all("ConfigurationError: The environment refused all 4 episodes" in error for error in errors), errors
+    assert all("there is no deck of that name" in error for error in errors), errors
+    assert len(list((two.output / "both_refused").glob("*.parquet"))) == 2, "one batch of two ranks"
 
 
 @pytest.mark.timeout(290)

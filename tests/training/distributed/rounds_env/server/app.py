@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from openenv_trl import Action, Environment, Observation, State, create_app, tool
+from openenv_trl.errors import ConfigurationError
 
 
 class Rounds(Environment[Action, Observation, State]):
@@ -23,6 +24,8 @@ class Rounds(Environment[Action, Observation, State]):
         self._rounds = rounds
         if way == "reset raises":
             raise RuntimeError("the deck is missing")
+        if way == "reset refuses":
+            raise ConfigurationError("there is no deck of that name")
         return Observation(metadata={})
 
     def step(self, action: Action, timeout_s: float | None = None, **_: Any) -> Observation:
