@@ -221,7 +221,8 @@ class NativeDialogue:
             response = await answer_rpc(hosted, request.body)
             return self._packed(hosted, request, [frames.RPC_REPLY, request.session, request.call, response])
         except OpenEnvError as error:
-            return frames.encode_error(request.session, request.call, fault_of(error))
+            # Its text is the environment author's, of any length; the client drops all sessions for a frame too long.
+            return self._fitting(hosted, request, frames.encode_error(request.session, request.call, fault_of(error)))
         except Exception:  # boundary: what is not foreseen is a fault of the server, and is said so
             text = "A call of session %s failed by a fault of the server"
             logger.exception(text, hosted.session_id, extra=hosted.about())

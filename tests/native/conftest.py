@@ -72,7 +72,7 @@ class Table(Environment[Move, Seen, State]):
     async def step_async(self, action: Move, timeout_s: float | None = None, **kwargs: Any) -> Seen:
         self.steps += 1
         if action.raises:
-            raise ValueError("the table fell over")
+            raise ValueError("the table fell over" + "!" * action.size)
         if action.waits:
             gate = asyncio.Event()
             self.let_go = _call(asyncio.get_running_loop().call_soon_threadsafe, gate.set)

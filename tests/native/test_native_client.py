@@ -236,6 +236,16 @@ async def test_a_reply_that_is_too_long_says_that_the_step_was_taken(
         assert (await env.step({"text": "short"})).observation["count"] == 2
 
 
+async def test_an_error_whose_text_is_too_long_costs_its_own_call_and_no_session_of_the_connection(
+    serve: Callable[..., str], tables: list[Any]
+) -> None:
+    async with GenericEnvClient(serve(), max_message_size_mb=0.01) as env, await env.new_session() as other:
+        with pytest.raises(EnvironmentExecutionError, match=r"client's max_message_size_mb"):
+            await env.step({"raises": True, "size": 20_000})
+        for each in (env, other):
+            assert (await each.step({"text": "on"})).observation["count"] in (1, 2)
+
+
 async def test_what_cannot_be_sent_is_refused_and_the_session_goes_on(serve: Callable[..., str]) -> None:
     async with GenericEnvClient(serve()) as env:
         with pytest.raises(ActionValidationError, match=r"Cannot send the step: action\.text: "):
