@@ -24,6 +24,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests are shared out by their names, which so must be the same in each process."""
+    if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"Give these tests ids of their own; an address is another each time: {addressed}")
+
+
 @pytest.fixture(autouse=True)
 def written_modules_go_with_their_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget modules that a test wrote and imported: the next test's may have the same name."""

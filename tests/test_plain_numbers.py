@@ -66,7 +66,7 @@ def test_what_is_not_a_number_by_its_value_stays_so_and_is_told(value: Any) -> N
         *(numpy.array([0.5]), torch.tensor([0.5]), numpy.array("0.5"), numpy.str_("1"), numpy.array(None)),
         *(datetime.timedelta(1), numpy.timedelta64(5, "s"), numpy.datetime64("2024-05-01"), float, numpy.float32),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_single_number_is_none(value: Any) -> None:
     assert plain_number(value) is None

@@ -43,6 +43,7 @@ from openenv_trl.training.environment_set import BatchResult, EnvironmentSet
 from openenv_trl.training.environments import ALONE, ENVIRONMENT_COLUMN, EnvironmentAddresses, environment_specs
 from openenv_trl.training.generation import GenerationBridge, trainer_generate, trainer_lockstep, trainer_stop_ids
 from openenv_trl.training.ranks import RankReport, gather_from_ranks, merge_outcomes, raise_refused, raise_together
+from openenv_trl.training.rollout_misuse import closed_meanwhile, refuse_another_tool_loop
 from openenv_trl.training.rows import trajectories_to_rows
 from openenv_trl.training.skipped_steps import SkippedSteps, Verdict
 from openenv_trl.training.tasks import SharedRandomness, check_environment, tasks_from_prompts
@@ -194,7 +195,7 @@ class EnvironmentRollout:
             RolloutFailureError: Nothing could be trained on for more than ``max_skipped_steps`` steps, or another
                 process had to stop. Where one process raises, all do.
         """
-        _refuse_another_tool_loop(trainer)
+        refuse_another_tool_loop(trainer)
         portal = self._started_portal(trainer)
         training = bool(trainer.model.training)
         batch = self._batches.next(training, int(trainer.state.global_step))
@@ -298,7 +299,7 @@ class EnvironmentRollout:
             self._write(result.trajectories, trainer, batch)
             return result, None
         except Exception as error:
-            return BatchResult([]), _closed_meanwhile(error) if self._closed else error
+            return BatchResult([]), closed_meanwhile(error) if self._closed else error
 
     async def _play(
         self, tasks: list[Task], bridge: GenerationBridge, setting: tuple[Any, int, dict[str, Any]]
@@ -313,7 +314,7 @@ class EnvironmentRollout:
                 return await self._environments.run(tasks, bridge, self._observer)
             finally:
                 self._runs.discard(scope)
-        raise _closed_meanwhile()
+        raise closed_meanwhile()
 
     def _cancel_runs(self) -> None:
         for scope in list(self._runs):
@@ -346,7 +347,7 @@ class EnvironmentRollout:
             except RuntimeError as error:
                 if not self._closed:
                     raise
-                raise _closed_meanwhile(error) from error
+                raise closed_meanwhile(error) from error
             raise RolloutFailureError(f"{decision.message} The servers now: {states}. Look at their logs.")
         if decision.message and trainer.accelerator.is_main_process:
             logger.warning("Batch %s: %s", batch, decision.message)
@@ -393,26 +394,3 @@ class EnvironmentRollout:
         if self._writer is None:
             self._writer = TrajectoryWriter(self._writer_folder, rank=int(trainer.accelerator.process_index))
         self._writer.write(trajectories, batch)
-
-
-def _closed_meanwhile(cause: Exception | None = None) -> ConfigurationError:
-    error = ConfigurationError(
-        "The rollout was closed while a batch was played. Close it once trainer.train() has returned; to end the "
-        "training early, set control.should_training_stop in a callback of the trainer."
-    )
-    error.__cause__ = cause
-    return error
-
-
-def _refuse_another_tool_loop(trainer: Any) -> None:
-    """TRL would run its own tool loop on top of these rollouts, and train on what the environment wrote.
-
-    Raises:
-        ConfigurationError: The trainer has tools or an environment factory.
-    """
-    for name, attribute in (("environment_factory", "environment_factories"), ("tools", "tools")):
-        if getattr(trainer, attribute, None):
-            raise ConfigurationError(
-                f"GRPOTrainer has {name} beside rollout_func: it would run its own tool loop on top of the episodes. "
-                f"Leave out {name}; the environment's own tools are offered to the model by EnvironmentRollout."
-            )
