@@ -70,13 +70,19 @@ class Interrupting:
 
 
 async def rollout(
-    image: str, tokenizer: Any, tasks: Any, policy: Any, strategies: RolloutStrategies | None = None, **spec: Any
+    image: str,
+    tokenizer: Any,
+    tasks: Any,
+    policy: Any,
+    strategies: RolloutStrategies | None = None,
+    sessions: int = 4,
+    **spec: Any,
 ) -> tuple[list[Any], Any]:
     """Trajectories, and the pool's numbers at the end."""
     settings = {"type": "docker", "image": image, "ready_timeout_s": 60, **spec}
-    servers = provided_servers(settings, {"start_back_off_s": 0.1, "start_failures": 50}, sessions_per_server=4)
+    servers = provided_servers(settings, {"start_back_off_s": 0.1, "start_failures": 50}, sessions_per_server=sessions)
     limits = RolloutLimits(retry_delay_s=0.05, connect_timeout_s=120, step_timeout_s=60, max_attempts=4)
-    async with open_pool(servers, sessions_per_server=4) as pool:
+    async with open_pool(servers, sessions_per_server=sessions) as pool:
         engine = RolloutEngine(
             pool,
             tokenizer,
@@ -95,7 +101,8 @@ async def test_a_container_that_runs_out_of_memory_costs_its_episode_which_says_
 ) -> None:
     faults = ["", "eats memory", "", ""]
     strategies = RolloutStrategies(retry=NoRetry())
-    played, pool = await rollout(image, tokenizer, tasks(*faults), say(HIT), strategies, memory="160m", replicas=2)
+    # Two sessions a container, so that not all four are in the one that dies.
+    played, pool = await rollout(image, tokenizer, tasks(*faults), say(HIT), strategies, 2, memory="160m", replicas=2)
     dead = played[1]
     assert (dead.end_reason, dead.reward) == (EndReason.SESSION_LOST, None)
     assert "out of memory" in dead.error
