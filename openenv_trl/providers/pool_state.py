@@ -108,10 +108,10 @@ class PoolState:
             raise SessionStateError("this lease was released before")
         server.in_use -= 1
         if healthy and not server.retired:
-            closing: list[Decision] = [] if keep else [self._close(session, server)]
-            if keep:
-                server.idle.append(session)
-            return [*closing, *self._dispatch(now)]
+            if not keep:
+                return [self._close(session, server), *self._dispatch(now)]
+            server.idle.append(session)
+            return self._dispatch(now)
         return [self._close(session, server), *self._close_idle(server), *self._dispatch(now)]
 
     def closed(self, session: int, now: float) -> list[Decision]:

@@ -88,8 +88,7 @@ class EnvironmentEpisode:
             self._sessions.mistake = self._sessions.mistake or error
             text = progress.failed(EpisodeFailed(EndReason.ENVIRONMENT_ERROR, f"step: {error}"))
         if progress.is_over and self._lease is lease:
-            in_vain = progress.end_reason is EndReason.CONFIGURATION_ERROR  # the session is as good as before
-            self._give_back(healthy=in_vain or not progress.has_failed)
+            self._give_back(healthy=progress.was_refused or not progress.has_failed)
         return text
 
     async def begin_and_play(
@@ -109,8 +108,8 @@ class EnvironmentEpisode:
                     break
                 await step(self)
             self.end()
-            in_vain = self.progress.end_reason is EndReason.CONFIGURATION_ERROR
-            if not self.progress.has_failed or not self.progress.actions_began or in_vain:
+            progress = self.progress
+            if not progress.has_failed or not progress.actions_began or progress.was_refused:
                 break
             await anyio.sleep(limits.retry_delay_s * 2 ** (tried - 1))
 

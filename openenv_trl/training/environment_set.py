@@ -145,7 +145,7 @@ class EnvironmentSet:
             spec = environment.spec
             if environment.pool is None:
                 if spec.provided is None:
-                    await check_servers(environment.spec.base_urls, environment.spec.headers)
+                    await check_servers(spec.base_urls, spec.headers)
                 opened = open_pool(
                     spec.servers, sessions_per_server=environment.sessions_per_server, headers=spec.headers
                 )

@@ -62,6 +62,11 @@ class EpisodeProgress:
         """Whether something broke that the model is not to blame for."""
         return self.end_reason is not None and self.end_reason.is_failure
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether the environment was asked for what it cannot do: its session is as good as before."""
+        return self.end_reason is EndReason.CONFIGURATION_ERROR
+
     def begun(self, answer: Answer) -> str:
         """The environment was reset; returns the first observation."""
         self.first_observation = answer.text

@@ -255,14 +255,20 @@ async def test_a_call_that_hangs_ends_by_its_deadline(
     assert all(session.closed for session in pool.sessions if session.calls)
 
 
+def one_step_of(reward: Any) -> Any:
+    """An environment whose first step ends the episode with this reward."""
+
+    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
+        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
+
+    return behave
+
+
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, np.float32("nan"), torch.tensor(math.nan)], ids=repr)
 async def test_a_reward_that_is_no_finite_number_fails_the_episode(
     make_engine: Any, say: Any, tasks: Any, reward: float
 ) -> None:
-    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
-        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
-
-    trajectory, pool = await play(make_engine, say(HIT), tasks, behave)
+    trajectory, pool = await play(make_engine, say(HIT), tasks, one_step_of(reward))
     assert trajectory.end_reason is EndReason.INVALID_REWARD
     assert trajectory.reward is None
     assert [session.closed for session in pool.sessions] == [True] * 3
@@ -274,10 +280,7 @@ async def test_a_reward_that_is_no_finite_number_fails_the_episode(
     ids=repr,
 )
 async def test_a_reward_may_be_a_number_of_any_library(make_engine: Any, say: Any, tasks: Any, reward: Any) -> None:
-    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
-        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
-
-    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    trajectory, _ = await play(make_engine, say(HIT), tasks, one_step_of(reward))
     assert (trajectory.end_reason, trajectory.reward, type(trajectory.reward)) == (EndReason.DONE, 0.5, float)
 
 
@@ -285,10 +288,7 @@ async def test_a_reward_may_be_a_number_of_any_library(make_engine: Any, say: An
 async def test_a_reward_that_is_a_truth_or_a_whole_number_counts_as_one(
     make_engine: Any, say: Any, tasks: Any, reward: Any
 ) -> None:
-    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
-        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
-
-    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    trajectory, _ = await play(make_engine, say(HIT), tasks, one_step_of(reward))
     assert (trajectory.end_reason, trajectory.reward, type(trajectory.reward)) == (EndReason.DONE, 1.0, float)
 
 
@@ -296,10 +296,7 @@ async def test_a_reward_that_is_a_truth_or_a_whole_number_counts_as_one(
 async def test_a_reward_that_is_no_number_fails_the_episode(
     make_engine: Any, say: Any, tasks: Any, reward: Any
 ) -> None:
-    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
-        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
-
-    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    trajectory, _ = await play(make_engine, say(HIT), tasks, one_step_of(reward))
     assert trajectory.end_reason is EndReason.PROTOCOL_ERROR
     assert "the reward is no number but" in (trajectory.error or "")
 
@@ -368,9 +365,6 @@ def test_limits_refuse_unknown_fields() -> None:
 
 @pytest.mark.parametrize("reward", [np.float32(0.5), np.float64(0.5), np.int64(1), True])
 async def test_any_real_number_is_a_reward(make_engine: Any, say: Any, tasks: Any, reward: Any) -> None:
-    async def behave(session: Any, call: str, argument: Any) -> StepResult[dict[str, Any]]:
-        return StepResult({"message": "."}, reward=reward if call == "step" else None, done=call == "step")
-
-    trajectory, _ = await play(make_engine, say(HIT), tasks, behave)
+    trajectory, _ = await play(make_engine, say(HIT), tasks, one_step_of(reward))
     assert (trajectory.end_reason, trajectory.reward) == (EndReason.DONE, float(reward))
     assert type(trajectory.reward) is float
